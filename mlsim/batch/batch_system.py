@@ -8,22 +8,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mlsim._runtime.arrays import Floats
-from mlsim.batch.clock.event_clock import Clock, Event, Order
+from mlsim.batch.clock.event_clock import Clock, Event
 from mlsim.batch.events.attempts import Departures, DispatchTimes, JobEnds, Restarts
 from mlsim.batch.events.dependency_events import Dependants
-from mlsim.batch.events.estimate_updates import ClassUpdates, Corrections, EstimateUpdates
+from mlsim.batch.events.estimates import JobClasses, LearnedEstimates, estimates_for
 from mlsim.batch.events.handler import Handler, Transitions
 from mlsim.batch.events.outages import OutageCalendar, OutagePlan, PowerLevels
 from mlsim.batch.events.releases import NOTHING, ReleaseNegotiator, Releases
 from mlsim.batch.events.submissions import Misfits, RejectAll, Submissions, Withdrawals
 from mlsim.batch.job_recorder import JobRecorder, PassLog, wall_clock
-from mlsim.batch.predictors.estimates import LearnedEstimates, estimates_for
-from mlsim.batch.predictors.run_time_predictors import CorrectingPredictor
-from mlsim.batch.predictors.weekly_forests import JobClasses
-from mlsim.batch.room.power_cap import PowerCap
-from mlsim.batch.room.unit_requests import Requests
-from mlsim.batch.state.batch_state import Applications, BatchState, Progress
-from mlsim.batch.state.state_choice import state_for
+from mlsim.batch.room.unit_requests import PowerCap, Requests
+from mlsim.batch.state.batch_state import Applications, Progress
+from mlsim.batch.state.pool_state import state_for
 from mlsim.coordination import MessageLog
 from mlsim.platform import Machine
 from mlsim.record import Attempts, Jobs, Occupancy, Outages, Passes, Rejections, empty
@@ -74,8 +70,8 @@ class BatchSystem:
         self._transitions = Transitions(self.state, self.clock)
         self._pass_log = PassLog() if setup.keep_passes else None
         self._counts_dispatch_time = config.count_dispatch_time
-        self._intervals = _intervals_of(config, self.state, self.clock, self._transitions)
-        self._wakes = Wakes(self.state, self.clock)
+        self._intervals = PassIntervals(config, self._transitions)
+        self._wakes = Wakes(self._transitions)
         self._recorder = JobRecorder(self.state.table, requests)
         self.handlers = self._handlers_of(config, setup)
         self._transitions.connect(self.handlers)
@@ -93,44 +89,41 @@ class BatchSystem:
         owners before applications are asked for more. The order of events at one time is
         :class:`mlsim.batch.clock.event_clock.Order`.
         """
-        common = self.state, self.clock, self._transitions
-        estimates = estimates_for(config, self.state.table, setup.executable_names, setup.local, setup.seed)
-        predictor = estimates.predictor if isinstance(estimates, LearnedEstimates) else None
+        transitions, log, plan = self._transitions, setup.log, setup.dependencies
+        estimates = estimates_for(config, transitions, setup.executable_names, setup.local, setup.seed)
         classes = None
         if config.classifier is not None:
-            classes = JobClasses(self.state.table, config.classifier, setup.local, setup.seed)
+            classes = JobClasses(transitions, config.classifier, setup.local, setup.seed)
         submissions_first = config.ties is TieOrder.PER_EVENT
         dependants = releases = negotiator = None
-        if setup.dependencies is not None:
-            dependants = Dependants(*common, setup.dependencies, setup.feedback, submissions_first)
-        if setup.log is not None:
-            releases = Releases(*common, setup.log, setup.coordination)
+        if plan is not None:
+            dependants = Dependants(transitions, plan, setup.feedback, submissions_first)
+        if log is not None:
+            releases = Releases(transitions, log, setup.coordination)
             if setup.coordination.requests is not RequestRule.NEVER:
-                negotiator = ReleaseNegotiator(*common, releases, setup.log, setup.coordination)
+                negotiator = ReleaseNegotiator(transitions, releases, log, setup.coordination)
         rejects = config.dispatcher is Dispatcher.REJECT
-        restarts, departures = Restarts(*common, config), Departures(self._recorder)
+        restarts, departures = Restarts(transitions, config), Departures(transitions, self._recorder)
         cancels = bool(setup.plan or negotiator or classes)
         ties = (config.ties is not TieOrder.DRAINED, submissions_first)
         handlers = (
-            Submissions(*common, departures, self.pass_times, ties, dependants, setup.feedback),
-            RejectAll(*common) if rejects else None,
+            Submissions(transitions, departures, self.pass_times, ties, dependants, setup.feedback),
+            RejectAll(transitions) if rejects else None,
             restarts,
-            None if estimates is None else EstimateUpdates(estimates),
-            Misfits(self.state, self._transitions),
-            Withdrawals(*common, dependants, setup.feedback, ignores=rejects),
+            estimates,
+            Misfits(transitions),
+            Withdrawals(transitions, dependants, setup.feedback, ignores=rejects),
             dependants,
-            None if classes is None else ClassUpdates(classes),
-            DispatchTimes(self.state.table) if self._counts_dispatch_time else None,
-            JobEnds(*common, restarts, classes, config, cancels),
-            Corrections(self.state, self.clock, estimates, predictor)
-            if isinstance(estimates, LearnedEstimates) and isinstance(predictor, CorrectingPredictor)
-            else None,
+            classes,
+            DispatchTimes(transitions) if self._counts_dispatch_time else None,
+            JobEnds(transitions, restarts, classes, config, cancels),
+            estimates.corrections() if isinstance(estimates, LearnedEstimates) else None,
             releases,
             negotiator,
-            OutageCalendar(*common, setup.plan, restarts) if setup.plan else None,
-            None if setup.cap is None else PowerLevels(self.state, self.clock, setup.cap),
+            OutageCalendar(transitions, setup.plan, restarts) if setup.plan else None,
+            None if setup.cap is None else PowerLevels(transitions, setup.cap),
             self._wakes,
-            None if setup.report is None else Reports(self.state, self.pass_times, departures, setup.report),
+            None if setup.report is None else Reports(transitions, self.pass_times, departures, setup.report),
             departures,
         )
         return tuple(handler for handler in handlers if handler is not None)
@@ -153,7 +146,7 @@ class BatchSystem:
         submissions.submit(blocks)
         while True:
             for now in clock.times():
-                if self._intervals is None or self._intervals.allow_pass(now):
+                if self._intervals.allow_pass(now):
                     self._pass(now)
             promised = state.next_reservation(clock.time)
             if promised == math.inf:
@@ -234,13 +227,12 @@ class BatchSystem:
 
 
 class PassIntervals:
-    """Postpones passes, or only backfilling, to multiples of an interval."""
+    """Postpones passes, or only backfilling, to multiples of an interval; 0: no pass is postponed."""
 
-    def __init__(
-        self, interval: float, starts_between: bool, state: BatchState, clock: Clock, transitions: Transitions
-    ) -> None:
-        self._interval, self._starts_between = interval, starts_between
-        self._state, self._clock, self._transitions = state, clock, transitions
+    def __init__(self, config: BatchConfig, transitions: Transitions) -> None:
+        self._interval = config.pass_interval or config.backfill_interval
+        self._starts_between = config.backfill_interval > 0
+        self._transitions = transitions
         self._next = -math.inf  # the last one while none is scheduled
 
     def allow_pass(self, now: float) -> bool:
@@ -248,12 +240,14 @@ class PassIntervals:
 
         With an interval of backfilling only, passes between its times start jobs in order.
         """
+        if self._interval == 0:
+            return True
         is_between = self._is_between(now)
         if self._starts_between:
-            self._state.allow_backfill(not is_between)
+            self._transitions.state.allow_backfill(not is_between)
         elif is_between:
             self._transitions.free_ended()
-            self._state.enter_arrivals(now)
+            self._transitions.state.enter_arrivals(now)
             return False
         return True
 
@@ -262,24 +256,15 @@ class PassIntervals:
         if self._next < now:
             self._next = math.ceil(now / self._interval) * self._interval
             if self._next > now:
-                self._clock.at(self._next, Order.SUBMISSION, lambda _: self._clock.request_pass(), None)
+                self._transitions.clock.schedule_pass(self._next)
         return self._next > now
-
-
-def _intervals_of(
-    config: BatchConfig, state: BatchState, clock: Clock, transitions: Transitions
-) -> PassIntervals | None:
-    interval = config.pass_interval or config.backfill_interval
-    if interval == 0:
-        return None
-    return PassIntervals(interval, config.backfill_interval > 0, state, clock, transitions)
 
 
 class Wakes(Handler):
     """Schedules passes at times without events: kept reservations, and requests of dispatchers."""
 
-    def __init__(self, state: BatchState, clock: Clock) -> None:
-        self._state, self._clock = state, clock
+    def __init__(self, transitions: Transitions) -> None:
+        super().__init__(transitions)
         self._event: Event | None = None
 
     def on_pass(self, now: float, _n_started: int) -> None:
@@ -293,7 +278,7 @@ class Wakes(Handler):
             self._event.cancel()
             self._event = None
         if time < math.inf:
-            self._event = self._clock.at(time, Order.SUBMISSION, lambda _: self._clock.request_pass(), None)
+            self._event = self._clock.schedule_pass(time)
 
 
 class Reports(Handler):
@@ -301,13 +286,13 @@ class Reports(Handler):
 
     def __init__(
         self,
-        state: BatchState,
+        transitions: Transitions,
         pass_times: GrowingTimes,
         departures: Departures,
         report: Callable[[Progress], None],
     ) -> None:
-        self._state, self._pass_times = state, pass_times
-        self._departures, self._report = departures, report
+        super().__init__(transitions)
+        self._pass_times, self._departures, self._report = pass_times, departures, report
 
     def on_pass(self, now: float, _n_started: int) -> None:
         """Report, if it is time."""

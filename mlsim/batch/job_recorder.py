@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mlsim import coordination
 from mlsim._jit import compile_seconds
 from mlsim._runtime.memory import let_go_of_freed
-from mlsim.batch.columns.job_table import JobTable
+from mlsim.batch.columns.job_columns import JobTable
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import BatchState
 from mlsim.record import Jobs, JobState, MessageKind, Messages, Passes, Rejections, empty

@@ -12,7 +12,7 @@ import numpy as np
 from mlsim.application.application_simulator import AnswerPolicy, LoopApplication, LoopJob
 from mlsim.application.loop_outcome import LoopRecorder
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
-from mlsim.batch.columns.job_table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
+from mlsim.batch.columns.job_columns import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
 from mlsim.batch.events.outages import OutagePlan
 from mlsim.batch.room.unit_requests import Requests

@@ -11,8 +11,7 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats
 from mlsim._runtime.memory import give_back
-from mlsim.batch.room.power_cap import PowerCap
-from mlsim.batch.room.unit_requests import Misfits, Requests
+from mlsim.batch.room.unit_requests import Misfits, PowerCap, Requests
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
 from mlsim.platform.machine import power_of

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
-from mlsim.batch.columns.job_table import NUMBER, START, UNITS
+from mlsim.batch.columns.job_columns import NUMBER, START, UNITS
 from mlsim.batch.events.outages import OutagePlan
-from mlsim.batch.room.power_cap import PowerCap
-from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.room.unit_requests import PowerCap, Requests
 from mlsim.coordination import Forecast, MessageLog, NodeIdle
 from mlsim.platform import build_machine
 from mlsim.platform.machine import power_of

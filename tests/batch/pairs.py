@@ -20,11 +20,11 @@ from mlsim.batch import batch_system
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.clock.replay_many import class_obstacle, replay_classes, replay_many
-from mlsim.batch.columns.job_table import LARGE, NUMBER
+from mlsim.batch.columns.job_columns import LARGE, NUMBER
+from mlsim.batch.events.handler import Handler
 from mlsim.batch.events.outages import OutagePlan
-from mlsim.batch.room.power_cap import PowerCap
-from mlsim.batch.room.unit_requests import Requests
-from mlsim.batch.state import state_choice
+from mlsim.batch.room.unit_requests import PowerCap, Requests
+from mlsim.batch.state import pool_state
 from mlsim.platform.machine import PowerColumns
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
@@ -245,19 +245,16 @@ _DRAWS = {
 # Simulated
 
 
-class DrawnClasses:
+class DrawnClasses(Handler):
     """In place of classes that are learned: those that were drawn."""
 
-    def __init__(self, case: Case, table) -> None:
-        self.case, self.table = case, table
+    def __init__(self, case: Case, transitions) -> None:
+        super().__init__(transitions)
+        self.case, self.table = case, transitions.state.table
 
-    def admit(self, block, slots) -> None: ...
-
-    def arrive(self, slots, now) -> None:
+    def on_arrival(self, slots, now) -> None:
         numbers = self.table.ints[NUMBER, slots]
         self.table.ints[LARGE, slots] = [not self.case.small[number] for number in numbers]
-
-    def learn(self, slot, now) -> None: ...
 
     def limit(self, slot) -> float:
         if not self.case.safeguard or self.table.ints[LARGE, slot]:
@@ -266,9 +263,6 @@ class DrawnClasses:
 
     def make_large(self, slot) -> None:
         self.table.ints[LARGE, slot] = 1
-
-    def added_to(self, jobs):
-        return jobs
 
 
 def jobs_of(case: Case):
@@ -309,10 +303,10 @@ def by_simpy(case: Case) -> list[tuple]:
     if case.caps:
         power = PowerColumns(*(np.array(column) for column in zip(*case.power, strict=True)))
         cap = PowerCap(power, hardware.cores, case.exclusive, case.caps)
-    needs = state_choice.needs_resources
+    needs = pool_state.needs_resources
     with (
-        mock.patch.object(state_choice, "needs_resources", lambda *given: case.matrix or needs(*given)),
-        mock.patch.object(batch_system, "JobClasses", lambda table, *_: DrawnClasses(case, table)),
+        mock.patch.object(pool_state, "needs_resources", lambda *given: case.matrix or needs(*given)),
+        mock.patch.object(batch_system, "JobClasses", lambda handlers, *_: DrawnClasses(case, handlers)),
     ):
         batch = BatchSystem(
             hardware,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.room.power_cap import PowerCap
+from mlsim.batch.room.unit_requests import PowerCap
 from mlsim.errors import InputError
 from mlsim.platform.machine import PowerColumns
 from mlsim.record import JobState, OutageKind

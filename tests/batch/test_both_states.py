@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.state import state_choice
+from mlsim.batch.state import pool_state
 from tests.batch.builders import block, simulate
 from tests.batch.test_simulator import columns, quarters
 from tests.effort import examples
@@ -57,7 +57,7 @@ def both():
     def simulate_twice(jobs, **options):
         first = simulate(jobs, NODES, **options)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(state_choice, "needs_resources", lambda *_: True)
+            patch.setattr(pool_state, "needs_resources", lambda *_: True)
             second = simulate(jobs, NODES, **options)
         assert type(first[0].state.room).__name__ == "PoolRoom"
         assert type(second[0].state.room).__name__ == "NodesRoom"

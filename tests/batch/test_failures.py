@@ -14,7 +14,7 @@ import mlsim
 from mlsim.analysis.job_metrics import queue_length
 from mlsim.analysis.machine_metrics import busy_seconds, failure_metrics
 from mlsim.batch.events.outages import OutagePlan
-from mlsim.batch.state import state_choice
+from mlsim.batch.state import pool_state
 from mlsim.record import Chunks, JobState, Loops, Messages, Nodes, OutageKind, PEs, Records, empty
 from mlsim.record.derived_times import allocated_seconds, lost_core_seconds, running_spans
 from mlsim.scenario.platform_section import RandomFailureConfig
@@ -416,7 +416,7 @@ def test_both_states_do_the_same(study, backfill, ties):
     for general in (False, True):
         with pytest.MonkeyPatch.context() as patch:
             if general:
-                patch.setattr(state_choice, "needs_resources", lambda *_: True)
+                patch.setattr(pool_state, "needs_resources", lambda *_: True)
             runs.append(simulate(rows, rules.nodes, **(options(rules) | backfill), ties=ties))
     (pool, done, held), (nodes, done_there, held_there) = runs
     assert [type(batch.state.room).__name__ for batch in (pool, nodes)] == ["PoolRoom", "NodesRoom"]

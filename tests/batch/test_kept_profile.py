@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.columns.job_columns import KEPT, ROOM
-from mlsim.batch.columns.job_table import RESERVED
+from mlsim.batch.columns.job_columns import KEPT, RESERVED, ROOM
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state import batch_columns
-from mlsim.batch.state.state_choice import state_on_nodes, state_on_pool
+from mlsim.batch.state.pool_state import state_on_nodes, state_on_pool
 from mlsim.platform import Machine, build_machine
 from mlsim.scenario import BatchConfig, PlatformConfig
 from mlsim.scenario.resources_section import RequestConfig

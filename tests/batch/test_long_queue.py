@@ -13,7 +13,7 @@ from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.columns.job_columns import PLACES, QUEUED
 from mlsim.batch.order.queue_blocks import BLOCK, GONE
 from mlsim.batch.room.unit_requests import Requests
-from mlsim.batch.state.state_choice import state_on_nodes, state_on_pool
+from mlsim.batch.state.pool_state import state_on_nodes, state_on_pool
 from mlsim.scenario import BatchConfig
 from mlsim.scenario.words import Mapping
 from mlsim.workload.workload_jobs import JobBlock

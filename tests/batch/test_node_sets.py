@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.clock.replay_many import replay_classes, replay_many
-from mlsim.batch.room.power_cap import PowerCap
+from mlsim.batch.room.unit_requests import PowerCap
 from mlsim.batch.view import Start
 from mlsim.coordination import MessageLog
 from mlsim.errors import InputError

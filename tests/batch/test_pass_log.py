@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
-from mlsim.batch.columns.job_table import JobTable
+from mlsim.batch.columns.job_columns import JobTable
 from mlsim.batch.events.attempts import DispatchTimes
 from mlsim.batch.job_recorder import PassLog
 from mlsim.batch.room.unit_requests import Requests

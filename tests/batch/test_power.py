@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.analysis.machine_metrics import energy_metrics
-from mlsim.batch.state import state_choice
+from mlsim.batch.state import pool_state
 from mlsim.errors import InputError
 from mlsim.record import (
     Chunks,
@@ -274,7 +274,7 @@ def test_a_cap_is_the_same_in_both_states(study):
     rows = block(*(np.array(column) for column in zip(*jobs, strict=True)))
     _, done, held = simulate(rows, rules.nodes, **power_options(rules))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_choice, "needs_resources", lambda *_: True)
+        patch.setattr(pool_state, "needs_resources", lambda *_: True)
         _, done_there, held_there = simulate(rows, rules.nodes, **power_options(rules))
     for name in ("state", "start_time", "end_time", "backfilled"):
         np.testing.assert_array_equal(getattr(done, name), getattr(done_there, name), name)

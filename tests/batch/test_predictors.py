@@ -108,10 +108,10 @@ def test_what_a_predictor_gets_holds_no_run_time(monkeypatch):
         def learn(self, job, run_time):
             seen_by_user.append((job, run_time))
 
-    from mlsim.batch.predictors.estimates import LearnedEstimates
+    from mlsim.batch.events.estimates import LearnedEstimates
 
-    def spied(_config, table, *_):
-        return LearnedEstimates(table, Spy(), JobNames(NAMES))
+    def spied(_config, transitions, *_):
+        return LearnedEstimates(transitions, Spy(), JobNames(NAMES))
 
     monkeypatch.setattr("mlsim.batch.batch_system.estimates_for", spied)
     batch = system(UNITS)

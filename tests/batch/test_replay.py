@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.clock.replay_many import replay_many
-from mlsim.batch.columns.job_table import ESTIMATE, JobTable
+from mlsim.batch.columns.job_columns import ESTIMATE, JobTable
 from mlsim.batch.columns.running_jobs import leave_time
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.errors import InputError

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim._jit import kernel
-from mlsim.batch.columns.job_columns import BLOCKS, RUNNING, Columns, columns_at
-from mlsim.batch.columns.job_table import EXPECTED, NUMBER
+from mlsim.batch.columns.job_columns import BLOCKS, EXPECTED, NUMBER, RUNNING, Columns, columns_at
 from mlsim.batch.columns.running_jobs import (
     add_running,
     end_of_running,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mlsim.batch.columns.occupancy import COUNT, NODE, NODE_CORES
 from mlsim.batch.room.unit_requests import Requests
-from mlsim.batch.state.state_choice import state_on_pool
+from mlsim.batch.state.pool_state import state_on_pool
 from mlsim.platform import build_machine
 from mlsim.scenario import BatchConfig, PlatformConfig
 from mlsim.scenario.words import Mapping

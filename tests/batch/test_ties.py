@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.clock.replay_many import replay_many
 from mlsim.batch.room.unit_requests import Requests
-from mlsim.batch.state import state_choice
+from mlsim.batch.state import pool_state
 from mlsim.scenario import BatchConfig
 from mlsim.scenario.words import Mapping
 from tests.batch.builders import block, machine, simulate
@@ -46,7 +46,7 @@ def starts(rows, ties: str, rule: dict, engine: str) -> list[float]:
         return found.starts[0][0].tolist()
     with pytest.MonkeyPatch.context() as patch:
         if engine == "matrix":
-            patch.setattr(state_choice, "needs_resources", lambda *_: True)
+            patch.setattr(pool_state, "needs_resources", lambda *_: True)
         if engine == "announced":  # reservations are of nodes then
             options["drains"] = [{"nodes": "0", "start": 1e6, "end": 1e6 + 1, "announced": True}]
         return simulate(jobs, NODES, **options)[1].start_time.tolist()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlsim
-from mlsim.batch.columns.job_table import JobTable
+from mlsim.batch.columns.job_columns import JobTable
 from mlsim.batch.job_recorder import JobRecorder
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.errors import InputError

@@ -20,15 +20,14 @@ from typing import Any
 import numpy as np
 
 from mlsim._jit import by_numba, kernel
-from mlsim.batch.columns.job_columns import PLACES, POLICY, columns_at
-from mlsim.batch.columns.job_table import KEY
+from mlsim.batch.columns.job_columns import KEY, PLACES, POLICY, columns_at
 from mlsim.batch.columns.running_jobs import running_slots
 from mlsim.batch.order.policies import is_live
 from mlsim.batch.order.queue import key_of
 from mlsim.batch.order.queue_blocks import GONE
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import BatchState
-from mlsim.batch.state.state_choice import state_on_nodes, state_on_pool
+from mlsim.batch.state.pool_state import state_on_nodes, state_on_pool
 from mlsim.platform import build_machine
 from mlsim.scenario import BatchConfig, PlatformConfig
 from mlsim.scenario.words import Mapping

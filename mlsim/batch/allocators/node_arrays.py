@@ -6,14 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, leaf_kernel
-from mlsim.batch.columns.job_columns import (
-    FloatColumn,
-    FloatColumns,
-    IntBlocks,
-    IntColumn,
-    IntColumns,
-    by_address,
-)
+from mlsim.batch.columns import job_columns
+from mlsim.batch.columns.job_columns import FloatColumn, FloatColumns, IntBlocks, IntColumn, IntColumns
 from mlsim.batch.columns.occupancy import begin_run, first_nodes, join_run, next_run
 from mlsim.scenario.words import Allocator
 
@@ -117,7 +111,7 @@ class Nodes(NamedTuple):
     shared_profile: IntColumns  # (segments, S): expected to be free
 
 
-nodes_at = by_address(Nodes)
+nodes_at = job_columns.by_address(Nodes)
 
 
 def free_of_each(nodes: Nodes) -> NDArray[np.int64]:

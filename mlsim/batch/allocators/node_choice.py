@@ -13,8 +13,7 @@ from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators.node_arrays import Nodes, clear_placed, fill, put
 from mlsim.batch.allocators.node_fit import dislike, end_of_run, fill_room, may_use, row_of, spread, units_on
-from mlsim.batch.columns.job_columns import Columns, copy_columns, copy_ints
-from mlsim.batch.columns.job_table import NUMBER, UNITS
+from mlsim.batch.columns.job_columns import NUMBER, UNITS, Columns, copy_columns, copy_ints
 
 
 @inner_kernel

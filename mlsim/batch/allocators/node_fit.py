@@ -9,17 +9,8 @@ from mlsim._jit import inner_kernel, kernel, leaf_kernel
 from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators.node_arrays import Nodes
-from mlsim.batch.columns import job_columns
-from mlsim.batch.columns.job_columns import (
-    EXCLUSIVE,
-    FREE,
-    Columns,
-    FloatColumn,
-    FloatColumns,
-    IntColumn,
-    IntColumns,
-)
-from mlsim.batch.columns.job_table import ESTIMATE, NODE_SET, UNITS
+from mlsim.batch.columns import job_columns as col
+from mlsim.batch.columns.job_columns import Columns, FloatColumn, FloatColumns, IntColumn, IntColumns
 from mlsim.batch.columns.occupancy import begin_run, join_run, next_run, run_of
 from mlsim.batch.columns.running_jobs import stay_end
 
@@ -89,7 +80,7 @@ def set_node(
 def copy_alike(target: IntColumns, source: IntColumns, starts: IntColumns) -> None:
     """Copy amounts; those in ``target`` are then in the same runs."""
     if starts.shape[1] == 0:
-        job_columns.copy_columns(target, source)
+        col.copy_columns(target, source)
         return
     run = 0
     while run < source.shape[0]:
@@ -115,7 +106,7 @@ def reach(slot: int, now: float, columns: Columns, nodes: Nodes) -> int:
     """Count the drains, the first ones, that begin before a job that starts now is expected to end."""
     if nodes.settings[at.DRAINS] == 0:
         return 0
-    end, n = stay_end(now, columns.floats[ESTIMATE, slot]), 0
+    end, n = stay_end(now, columns.floats[col.ESTIMATE, slot]), 0
     while n < nodes.settings[at.DRAINS] and nodes.drain_times[0, n] < end:
         n += 1
     return n
@@ -192,7 +183,7 @@ def sorts_of(capacity: IntColumns) -> tuple[IntColumn, IntColumn]:
 @leaf_kernel
 def may_use(slot: int, node: int, columns: Columns, nodes: Nodes) -> bool:
     """Whether a node is in the set of nodes that a job may use."""
-    return bool(nodes.node_sets.shape[0] == 0 or nodes.node_sets[columns.ints[NODE_SET, slot], node] != 0)
+    return bool(nodes.node_sets.shape[0] == 0 or nodes.node_sets[columns.ints[col.NODE_SET, slot], node] != 0)
 
 
 @leaf_kernel
@@ -213,7 +204,7 @@ def units_on(slot: int, node: int, most: int, free: Ints, columns: Columns, node
     """
     if nodes.settings[at.RESTRICTS] and _is_kept_from(slot, node, columns, nodes):
         return 0
-    n = min(most, 1) if columns.rules[EXCLUSIVE] else most
+    n = min(most, 1) if columns.rules[col.EXCLUSIVE] else most
     for r in range(free.shape[1]):
         asked = nodes.request[slot, r]
         if asked > 0:
@@ -241,7 +232,7 @@ def fill_room(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Node
     found, node = 0, 0
     while node < free.shape[0]:
         end = end_of_run(node, free, starts, nodes.kind)
-        units = units_on(slot, node, columns.ints[UNITS, slot], free, columns, nodes)
+        units = units_on(slot, node, columns.ints[col.UNITS, slot], free, columns, nodes)
         nodes.room[node], nodes.run_end[node] = units, end
         found += units * (end - node)
         node = end
@@ -251,7 +242,7 @@ def fill_room(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Node
 @inner_kernel
 def sums_suffice(slot: int, total: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Whether a job could fit by the sums over all nodes: quick, and never false for a job that fits."""
-    units = columns.ints[UNITS, slot]
+    units = columns.ints[col.UNITS, slot]
     for r in range(len(total)):  # noqa: SIM110  # a kernel knows no generators
         if units * nodes.request[slot, r] > total[r]:
             return False
@@ -271,9 +262,9 @@ def refuse(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
     n = nodes.settings[at.REFUSED]
     if n == at.MOST_REFUSED or nodes.settings[at.ALLOCATOR] == at.OWN:
         return
-    nodes.refused[n, _UNITS] = columns.ints[UNITS, slot]
+    nodes.refused[n, _UNITS] = columns.ints[col.UNITS, slot]
     nodes.refused[n, _REACH] = reach(slot, now, columns, nodes)
-    nodes.refused[n, _SET] = columns.ints[NODE_SET, slot]
+    nodes.refused[n, _SET] = columns.ints[col.NODE_SET, slot]
     for r in range(nodes.request.shape[1]):
         nodes.refused[n, _REQUEST + r] = nodes.request[slot, r]
     for sort in range(nodes.kept.shape[1]):
@@ -284,16 +275,17 @@ def refuse(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
 @leaf_kernel
 def could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Whether a job may fit now; during a pass free resources only become fewer."""
-    return bool(columns.ints[UNITS, slot] <= columns.counts[FREE]) and _could_fit(slot, now, columns, nodes)
+    few = bool(columns.ints[col.UNITS, slot] <= columns.counts[col.FREE])
+    return few and _could_fit(slot, now, columns, nodes)
 
 
 @inner_kernel
 def _could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Check the sums and the remembered requests."""
-    units = columns.ints[UNITS, slot]
+    units = columns.ints[col.UNITS, slot]
     if not sums_suffice(slot, nodes.total, columns, nodes):
         return False
-    reached, node_set = reach(slot, now, columns, nodes), columns.ints[NODE_SET, slot]
+    reached, node_set = reach(slot, now, columns, nodes), columns.ints[col.NODE_SET, slot]
     for k in range(nodes.settings[at.REFUSED]):
         larger = units >= nodes.refused[k, _UNITS] and reached >= nodes.refused[k, _REACH]
         # A set that is part of another one is not known as such, but every set is part of all nodes.
@@ -340,7 +332,7 @@ def lift_reserve(slot: int, columns: Columns, nodes: Nodes) -> None:
     is_kept = False
     for sort in range(nodes.kept.shape[1]):
         is_kept = is_kept or nodes.kept[slot, sort] > 0
-    units = columns.ints[UNITS, slot]
+    units = columns.ints[col.UNITS, slot]
     if is_kept and room_for(slot, units, nodes.capacity, nodes.no_starts, columns, nodes) < units:
         for sort in range(nodes.kept.shape[1]):
             nodes.kept[slot, sort] = 0

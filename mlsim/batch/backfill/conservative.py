@@ -9,29 +9,14 @@ ends early are added. Any other change of what is free, or expected to be, gives
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel
-from mlsim.batch.backfill.free_profile import (
-    END,
-    begin_at,
-    forget_past,
-    make_profile,
-    reserve_from,
-    sort_segments,
-    stop_using,
-)
+from mlsim.batch.backfill import free_profile
+from mlsim.batch.backfill.free_profile import END
 from mlsim.batch.backfill.gaps import close_gaps, earlier_place, move, note_gap
 from mlsim.batch.backfill.node_gaps import compress_on_nodes
 from mlsim.batch.backfill.recheck import NONE, begin_recheck, list_jobs, next_due, recheck_all
 from mlsim.batch.backfill.reservations import begin_searches, earliest, size_of
 from mlsim.batch.columns import job_columns as at
-from mlsim.batch.columns.job_columns import (
-    Columns,
-    FloatColumns,
-    IntColumn,
-    forget_profile,
-    is_profile_kept,
-    keep_profile,
-)
-from mlsim.batch.columns.job_table import BEGIN_SEGMENT, EXPECTED, RESERVED, SIZE, UNITS
+from mlsim.batch.columns.job_columns import Columns, forget_profile, is_profile_kept, keep_profile
 from mlsim.batch.columns.running_jobs import running_at
 from mlsim.batch.order.queue import drop_started, sort_slots
 from mlsim.batch.order.queue_blocks import GONE
@@ -40,13 +25,13 @@ from mlsim.batch.room.room import Room, in_room, nodes_answer
 
 
 @kernel(forceinline=True)
-def next_reservation(now: float, n: int, queue: IntColumn, floats: FloatColumns) -> float:
+def next_reservation(now: float, n: int, queue: at.IntColumn, floats: at.FloatColumns) -> float:
     """Return the first reservation after now of the jobs in ``n`` places; infinity if there is none."""
     time = np.inf
     for k in range(n):
         if queue[k] == GONE:
             continue
-        reserved = floats[RESERVED, queue[k]]
+        reserved = floats[at.RESERVED, queue[k]]
         if now < reserved < time:
             time = float(reserved)
     return time
@@ -61,10 +46,10 @@ def _reserve_earliest(slot: int, columns: Columns, room: Room) -> None:
     columns.counts[at.GROUPED] = 0
     first = earliest(slot, columns, room)
     if first == END:
-        columns.floats[RESERVED, slot] = np.inf
+        columns.floats[at.RESERVED, slot] = np.inf
         return
-    columns.ints[SIZE, slot] = size_of(columns.ints[UNITS, slot])
-    reserve_from(slot, first, columns, room)
+    columns.ints[at.SIZE, slot] = size_of(columns.ints[at.UNITS, slot])
+    free_profile.reserve_from(slot, first, columns, room)
     machine.store_plan(slot, room)
 
 
@@ -72,7 +57,7 @@ def _reserve_earliest(slot: int, columns: Columns, room: Room) -> None:
 def _is_missed(now: float, columns: Columns) -> bool:
     """Whether the time of a reservation has passed."""
     for k in range(columns.counts[at.QUEUED]):  # noqa: SIM110  # a kernel knows no generators
-        if columns.floats[RESERVED, columns.queue[k]] < now:
+        if columns.floats[at.RESERVED, columns.queue[k]] < now:
             return True
     return False
 
@@ -93,15 +78,17 @@ def _is_sound(segment: int, columns: Columns, room: Room) -> bool:
 @inner_kernel
 def _make_with_reservations(now: float, columns: Columns, room: Room) -> bool:
     """Build the profile with the existing reservations; return whether they still hold."""
-    make_profile(now, columns, room)
+    free_profile.make_profile(now, columns, room)
     n = 0
     for k in range(columns.counts[at.QUEUED]):
         slot = columns.queue[k]
-        columns.ints[BEGIN_SEGMENT, slot] = END
-        if columns.floats[RESERVED, slot] < np.inf:
+        columns.ints[at.BEGIN_SEGMENT, slot] = END
+        if columns.floats[at.RESERVED, slot] < np.inf:
             columns.spare[n] = slot
             n += 1
-    sort_slots(n, columns.spare, columns.spare[len(columns.queue) :], RESERVED, columns.ints, columns.floats)
+    sort_slots(
+        n, columns.spare, columns.spare[len(columns.queue) :], at.RESERVED, columns.ints, columns.floats
+    )
     segment = columns.counts[at.FIRST]
     for k in range(n):
         slot = columns.spare[k]
@@ -109,16 +96,16 @@ def _make_with_reservations(now: float, columns: Columns, room: Room) -> bool:
         if not machine.plan_holds(room):
             machine.clear_found(room)
             return False
-        segment = begin_at(columns.floats[RESERVED, slot], segment, columns, room)
-        reserve_from(slot, segment, columns, room)
+        segment = free_profile.begin_at(columns.floats[at.RESERVED, slot], segment, columns, room)
+        free_profile.reserve_from(slot, segment, columns, room)
         machine.clear_found(room)
-    return n == 0 or _is_sound(columns.ints[BEGIN_SEGMENT, columns.spare[0]], columns, room)
+    return n == 0 or _is_sound(columns.ints[at.BEGIN_SEGMENT, columns.spare[0]], columns, room)
 
 
 @inner_kernel
 def _has_overdue(now: float, columns: Columns) -> bool:
     """Whether a running job has outlived its estimate: its expected end moves in every pass."""
-    return bool(columns.counts[at.RUNNING] > 0 and columns.floats[EXPECTED, running_at(0, columns)] <= now)
+    return bool(columns.counts[at.RUNNING] > 0 and columns.floats[at.EXPECTED, running_at(0, columns)] <= now)
 
 
 @inner_kernel
@@ -127,7 +114,7 @@ def _advance_reservations(now: float, columns: Columns, room: Room) -> bool:
     if _is_missed(now, columns):
         return False
     if is_profile_kept(columns) and not _has_overdue(now, columns):
-        forget_past(now, columns)
+        free_profile.forget_past(now, columns)
         if columns.profile_free[columns.counts[at.FIRST]] == columns.counts[at.FREE]:
             return True
     forget_profile(columns)
@@ -150,7 +137,7 @@ def _note_early_releases(columns: Columns, room: Room) -> None:
     note_gap(first, last, units, columns, room)
     for k in range(columns.counts[at.EARLY]):
         if columns.profile_times[columns.back_until[k]] > columns.profile_times[first]:
-            stop_using(columns.back_until[k], columns)
+            free_profile.stop_using(columns.back_until[k], columns)
 
 
 @in_room
@@ -191,7 +178,7 @@ def _compress(columns: Columns, room: Room) -> None:
         return
     scattered = columns.counts[at.MOVED] > columns.counts[at.QUEUED]
     if scattered and is_profile_kept(columns) and machine.counts_only_units(room):
-        sort_segments(columns)
+        free_profile.sort_segments(columns)
     if scattered or not columns.counts[at.GROUPED]:
         list_jobs(columns)
         columns.counts[at.GROUPED], columns.counts[at.MOVED] = 1, 0
@@ -220,9 +207,9 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
     n = columns.counts[at.QUEUED]
     if not _advance_reservations(now, columns, room):
         for k in range(n):
-            columns.floats[RESERVED, columns.queue[k]] = np.nan
-            columns.ints[BEGIN_SEGMENT, columns.queue[k]] = END
-        make_profile(now, columns, room)
+            columns.floats[at.RESERVED, columns.queue[k]] = np.nan
+            columns.ints[at.BEGIN_SEGMENT, columns.queue[k]] = END
+        free_profile.make_profile(now, columns, room)
         columns.counts[at.UNSEEN] = 0
     elif columns.counts[at.EARLY]:
         _compress(columns, room)
@@ -231,9 +218,9 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
     before, overtakes = n_started, False
     for k in range(n):
         slot = columns.queue[k]
-        if not columns.floats[RESERVED, slot] < np.inf:
+        if not columns.floats[at.RESERVED, slot] < np.inf:
             _reserve_earliest(slot, columns, room)
-        if columns.floats[RESERVED, slot] > now:
+        if columns.floats[at.RESERVED, slot] > now:
             overtakes = True
             continue
         machine.place_reserved(slot, columns, room)
@@ -242,7 +229,7 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
             overtakes = True  # it waits for an end of this very time
             continue
         machine.begin(slot, now, overtakes, columns, room)
-        columns.ints[BEGIN_SEGMENT, slot] = END
+        columns.ints[at.BEGIN_SEGMENT, slot] = END
         columns.started[n_started] = slot
         n_started += 1
     if machine.keeps_profile(room) and not _has_overdue(now, columns):

@@ -6,16 +6,8 @@ import numpy as np
 
 from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns import running_jobs
 from mlsim.batch.columns.job_columns import Columns, IntColumn, goes_before
-from mlsim.batch.columns.job_table import ESTIMATE, EXPECTED, KEY, PLACE, RESERVED, UNITS, WALK_KEY
-from mlsim.batch.columns.running_jobs import (
-    end_of_running,
-    first_after,
-    is_due,
-    next_running,
-    overdue_end,
-    running_at,
-)
 from mlsim.batch.order.queue import compute_walk_keys, find_next_head, leave, sort_slots
 from mlsim.batch.order.queue_blocks import GONE, next_fitting
 from mlsim.batch.room import room as machine
@@ -36,11 +28,11 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
     nodes are out of use.
     """
     machine.begin_future(head, now, columns, room)
-    late, n = first_after(now, columns), end_of_running(columns)
+    late, n = running_jobs.first_after(now, columns), running_jobs.end_of_running(columns)
     overdue = late > 0 and _release_late(True, late, head, now, columns, room)
-    k, time, overdue_time = late, now, overdue_end(now, columns)
+    k, time, overdue_time = late, now, running_jobs.overdue_end(now, columns)
     while not machine.head_fits(head, columns, room):
-        upcoming = columns.floats[EXPECTED, running_at(k, columns)] if k < n else np.inf
+        upcoming = columns.floats[at.EXPECTED, running_jobs.running_at(k, columns)] if k < n else np.inf
         upcoming = min(upcoming, machine.next_change(time, now, room))
         time = min(upcoming, overdue_time) if overdue else upcoming
         if time == np.inf:
@@ -48,9 +40,9 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
         if overdue and time == overdue_time:
             _release_late(False, late, head, now, columns, room)
             overdue = False
-        while k < n and columns.floats[EXPECTED, running_at(k, columns)] <= time:
-            machine.add_ended(running_at(k, columns), head, columns, room)
-            k = next_running(k, columns)
+        while k < n and columns.floats[at.EXPECTED, running_jobs.running_at(k, columns)] <= time:
+            machine.add_ended(running_jobs.running_at(k, columns), head, columns, room)
+            k = running_jobs.next_running(k, columns)
         machine.advance_future(time, head, now, columns, room)
     return float(time)
 
@@ -60,12 +52,12 @@ def _release_late(due: bool, late: int, head: int, now: float, columns: Columns,
     """Release the jobs past their expected ends that end now (``due``), or others; whether some remain."""
     stay, place = False, 0
     while place < late:
-        slot = running_at(place, columns)
-        if is_due(slot, now, columns) == due:
+        slot = running_jobs.running_at(place, columns)
+        if running_jobs.is_due(slot, now, columns) == due:
             machine.add_ended(slot, head, columns, room)
         else:
             stay = True
-        place = next_running(place, columns)
+        place = running_jobs.next_running(place, columns)
     return stay
 
 
@@ -74,23 +66,23 @@ def is_put_off(now: float, columns: Columns) -> bool:
     """Whether the head has to wait for its reservation, even if it fits (accasim)."""
     if columns.rules[at.EASY_AS] != at.ACCASIM or columns.counts[at.QUEUED] == 0:
         return False
-    return bool(columns.floats[RESERVED, columns.queue[columns.counts[at.HEAD]]] > now)
+    return bool(columns.floats[at.RESERVED, columns.queue[columns.counts[at.HEAD]]] > now)
 
 
 @in_room
 def keep_reservation(now: float, columns: Columns, room: Room) -> None:
     """Reserve for a head without a reservation, once and for all."""
     head = columns.queue[columns.counts[at.HEAD]]
-    if np.isnan(columns.floats[RESERVED, head]):
+    if np.isnan(columns.floats[at.RESERVED, head]):
         time = find_reservation(head, now, columns, room)
         if time < np.inf:
-            columns.floats[RESERVED, head] = time
+            columns.floats[at.RESERVED, head] = time
 
 
 @apart_kernel
 def _kept_reservation(columns: Columns) -> float:
     """Return the latest end of jobs that overtake a head with a kept reservation; infinity: any (accasim)."""
-    time = columns.floats[RESERVED, columns.queue[columns.counts[at.HEAD]]]
+    time = columns.floats[at.RESERVED, columns.queue[columns.counts[at.HEAD]]]
     return np.inf if columns.rules[at.EASY_AS] == at.ACCASIM or np.isnan(time) else float(time)
 
 
@@ -125,7 +117,7 @@ def _candidates(place: int, now: float, time: float, is_kept: bool, columns: Col
     while place < columns.counts[at.PLACES]:
         slot = columns.queue[place]
         if machine.could_start(slot, now, columns, room):
-            columns.ints[PLACE, slot] = place
+            columns.ints[at.PLACE, slot] = place
             columns.spare[n] = slot
             n += 1
         place = next_behind(place + 1, beside, now, time, columns)
@@ -137,7 +129,7 @@ def _start_behind(
     slot: int, head: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
 ) -> bool:
     """Start a job behind the head if it does not delay the head's reservation."""
-    in_time = now + columns.floats[ESTIMATE, slot] <= time
+    in_time = now + columns.floats[at.ESTIMATE, slot] <= time
     if (is_kept and not in_time) or not machine.find_room(slot, now, columns, room):
         return False
     if not in_time and not machine.fits_with_reservation(slot, head, True, columns, room):
@@ -172,8 +164,8 @@ def _select_min(k: int, n: int, column: int, beside: int, now: float, time: floa
     best, this, free = -1, k, columns.counts[at.FREE]
     while this < n:
         slot = columns.spare[this]
-        units = columns.ints[UNITS, slot]
-        if units > free or (units > beside and not now + columns.floats[ESTIMATE, slot] <= time):
+        units = columns.ints[at.UNITS, slot]
+        if units > free or (units > beside and not now + columns.floats[at.ESTIMATE, slot] <= time):
             n -= 1
             columns.spare[this] = columns.spare[n]
             continue
@@ -190,10 +182,10 @@ def _start_by_key(
     n_started: int, place: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
 ) -> int:
     """Start jobs from a place on, in the order of backfilling; return the new count of starts."""
-    head, column = columns.queue[columns.counts[at.HEAD]], KEY
+    head, column = columns.queue[columns.counts[at.HEAD]], at.KEY
     n, k = _candidates(place, now, time, is_kept, columns, room), 0
     if columns.rules[at.ORDER] != columns.rules[at.POLICY]:
-        column = WALK_KEY
+        column = at.WALK_KEY
         compute_walk_keys(n, now, columns.spare, columns)
     while columns.counts[at.FREE] != 0:
         if k < _CHOSEN_SINGLY:
@@ -209,7 +201,7 @@ def _start_by_key(
         if _start_behind(slot, head, now, time, is_kept, columns, room):
             columns.started[n_started] = slot
             n_started += 1
-            leave(columns.ints[PLACE, slot], columns)
+            leave(columns.ints[at.PLACE, slot], columns)
     return n_started
 
 
@@ -239,11 +231,13 @@ def _shortest(part: IntColumn, now: float, columns: Columns, room: Room) -> int:
         slot = columns.queue[k]
         if slot == GONE:
             continue
-        if best >= 0 and not goes_before(slot, columns.queue[best], ESTIMATE, columns.ints, columns.floats):
+        if best >= 0 and not goes_before(
+            slot, columns.queue[best], at.ESTIMATE, columns.ints, columns.floats
+        ):
             continue
         if not machine.find_room_in_part(slot, part, now, columns, room):
             continue
-        in_time = slot == head or now + columns.floats[ESTIMATE, slot] <= time
+        in_time = slot == head or now + columns.floats[at.ESTIMATE, slot] <= time
         if in_time or machine.fits_with_reservation(slot, head, False, columns, room):
             best = k
         machine.clear_found(room)

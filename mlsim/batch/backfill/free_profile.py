@@ -6,9 +6,9 @@ import numpy as np
 
 from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim.batch.allocators.node_arrays import DRAINS, Nodes
+from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns import running_jobs
-from mlsim.batch.columns.job_columns import EARLY, FIRST, PENDING, QUEUED, SEGMENTS, UNUSED, Columns
-from mlsim.batch.columns.job_table import BEGIN_SEGMENT, END_SEGMENT, EXPECTED, RESERVED
+from mlsim.batch.columns.job_columns import Columns
 from mlsim.batch.matrix.node_profile import close_segment
 from mlsim.batch.room import room as machine
 from mlsim.batch.room.room import Room, in_room, nodes_answer
@@ -23,12 +23,12 @@ _NUMBER, _FREE, _USES = range(3)
 @leaf_kernel
 def _put_after(segment: int, time: float, columns: Columns) -> int:
     """Begin a new segment within another at ``time``; return it."""
-    new = columns.counts[UNUSED]
+    new = columns.counts[at.UNUSED]
     if new == END:
-        new = columns.counts[SEGMENTS]
-        columns.counts[SEGMENTS] = new + 1
+        new = columns.counts[at.SEGMENTS]
+        columns.counts[at.SEGMENTS] = new + 1
     else:
-        columns.counts[UNUSED] = columns.profile_next[new]
+        columns.counts[at.UNUSED] = columns.profile_next[new]
     after = columns.profile_next[segment]
     columns.profile_next[segment], columns.profile_before[after] = new, new
     columns.profile_next[new], columns.profile_before[new] = after, segment
@@ -41,14 +41,14 @@ def _take_out(segment: int, columns: Columns) -> None:
     """Merge a segment into the one before it, and reuse its number."""
     before, after = columns.profile_before[segment], columns.profile_next[segment]
     columns.profile_next[before], columns.profile_before[after] = after, before
-    columns.profile_next[segment], columns.counts[UNUSED] = columns.counts[UNUSED], segment
+    columns.profile_next[segment], columns.counts[at.UNUSED] = columns.counts[at.UNUSED], segment
 
 
 @leaf_kernel
 def stop_using(segment: int, columns: Columns) -> None:
     """Drop one begin or end of a job at a segment; an unused segment merges into the one before it."""
     columns.profile_uses[segment] -= 1
-    if columns.profile_uses[segment] == 0 and segment != columns.counts[FIRST]:
+    if columns.profile_uses[segment] == 0 and segment != columns.counts[at.FIRST]:
         _take_out(segment, columns)
 
 
@@ -61,7 +61,7 @@ def make_profile(now: float, columns: Columns, room: Room) -> None:
     machine.open_profile(last, columns, room)
     overdue = _expect_due(late, last, now, columns, room)
     while k < n or overdue:
-        time = columns.floats[EXPECTED, running_jobs.running_at(k, columns)] if k < n else np.inf
+        time = columns.floats[at.EXPECTED, running_jobs.running_at(k, columns)] if k < n else np.inf
         if overdue and overdue_time <= time:
             time = overdue_time
         segment = _put_after(last, time, columns)
@@ -74,10 +74,10 @@ def make_profile(now: float, columns: Columns, room: Room) -> None:
                     machine.expect_held(running_jobs.running_at(j, columns), segment, columns, room)
                 j = running_jobs.next_running(j, columns)
             columns.profile_uses[segment] = 1
-        while k < n and columns.floats[EXPECTED, running_jobs.running_at(k, columns)] <= time:
+        while k < n and columns.floats[at.EXPECTED, running_jobs.running_at(k, columns)] <= time:
             slot = running_jobs.running_at(k, columns)
             machine.expect_held(slot, segment, columns, room)
-            columns.ints[END_SEGMENT, slot] = segment
+            columns.ints[at.END_SEGMENT, slot] = segment
             columns.profile_uses[segment] += 1
             k = running_jobs.next_running(k, columns)
         last = segment
@@ -88,12 +88,12 @@ def make_profile(now: float, columns: Columns, room: Room) -> None:
 def _expect_due(late: int, first: int, now: float, columns: Columns, room: Room) -> bool:
     """Add the units of jobs that end now; return whether others are past their expected ends."""
     overdue, place = False, 0
-    columns.counts[PENDING] = 0
+    columns.counts[at.PENDING] = 0
     while place < late:
         slot = running_jobs.running_at(place, columns)
         if running_jobs.is_due(slot, now, columns):
             machine.expect_held(slot, first, columns, room)
-            columns.counts[PENDING] += 1
+            columns.counts[at.PENDING] += 1
         else:
             overdue = True
         place = running_jobs.next_running(place, columns)
@@ -104,7 +104,7 @@ def _expect_due(late: int, first: int, now: float, columns: Columns, room: Room)
 def _begin_profile(now: float, columns: Columns) -> int:
     """Reset the profile to one segment; return it."""
     first = END + 1
-    columns.counts[FIRST], columns.counts[SEGMENTS], columns.counts[UNUSED] = first, first + 1, END
+    columns.counts[at.FIRST], columns.counts[at.SEGMENTS], columns.counts[at.UNUSED] = first, first + 1, END
     columns.profile_times[first], columns.profile_times[END] = now, np.inf
     columns.profile_next[first] = columns.profile_before[first] = END
     columns.profile_before[END], columns.profile_free[END] = first, -1
@@ -130,9 +130,9 @@ def _cut_out_on_nodes(now: float, columns: Columns, nodes: Nodes) -> None:
     for drain in range(nodes.settings[DRAINS]):
         begin, end = max(nodes.drain_times[0, drain], now), nodes.drain_times[1, drain]
         if end <= now:
-            columns.counts[PENDING] += 1  # its end has only not been handled yet
+            columns.counts[at.PENDING] += 1  # its end has only not been handled yet
             continue
-        segment = begin_at(begin, columns.counts[FIRST], columns, nodes)
+        segment = begin_at(begin, columns.counts[at.FIRST], columns, nodes)
         last = begin_at(end, segment, columns, nodes) if end < np.inf else END
         columns.profile_uses[segment] += 1
         columns.profile_uses[last] += 1
@@ -158,13 +158,13 @@ def begin_before(time: float, segment: int, columns: Columns, room: Room) -> int
 @leaf_kernel
 def forget_past(now: float, columns: Columns) -> None:
     """Drop the segments before now."""
-    first = columns.counts[FIRST]
+    first = columns.counts[at.FIRST]
     while columns.profile_times[columns.profile_next[first]] <= now:
         after = columns.profile_next[first]
-        columns.profile_next[first], columns.counts[UNUSED] = columns.counts[UNUSED], first
+        columns.profile_next[first], columns.counts[at.UNUSED] = columns.counts[at.UNUSED], first
         columns.profile_times[first] = -np.inf
         first = after
-    columns.counts[FIRST], columns.profile_before[first] = first, END
+    columns.counts[at.FIRST], columns.profile_before[first] = first, END
     columns.profile_times[first] = now
 
 
@@ -172,7 +172,7 @@ def forget_past(now: float, columns: Columns) -> None:
 def sort_segments(columns: Columns) -> None:
     """Renumber segments of a profile that counts units by time, so that neighbours are adjacent in memory."""
     numbers = columns.sorted_segments[_NUMBER]
-    n, segment = 0, columns.counts[FIRST]
+    n, segment = 0, columns.counts[at.FIRST]
     while segment != END:
         n += 1
         numbers[segment] = n
@@ -180,7 +180,7 @@ def sort_segments(columns: Columns) -> None:
         columns.sorted_segments[_USES, n] = columns.profile_uses[segment]
         columns.sorted_times[n] = columns.profile_times[segment]
         segment = columns.profile_next[segment]
-    for k in range(columns.counts[EARLY]):
+    for k in range(columns.counts[at.EARLY]):
         past = columns.profile_times[columns.back_until[k]] == -np.inf
         columns.back_until[k] = 1 if past else numbers[columns.back_until[k]]
     for segment in range(1, n + 1):
@@ -189,16 +189,16 @@ def sort_segments(columns: Columns) -> None:
         columns.profile_times[segment] = columns.sorted_times[segment]
         columns.profile_next[segment], columns.profile_before[segment] = segment + 1, segment - 1
     columns.profile_next[n], columns.profile_before[END] = END, n
-    columns.counts[FIRST], columns.counts[SEGMENTS], columns.counts[UNUSED] = 1, n + 1, END
-    for k in range(columns.counts[QUEUED]):
+    columns.counts[at.FIRST], columns.counts[at.SEGMENTS], columns.counts[at.UNUSED] = 1, n + 1, END
+    for k in range(columns.counts[at.QUEUED]):
         slot = columns.queue[k]
-        if columns.ints[BEGIN_SEGMENT, slot] != END:
-            columns.ints[BEGIN_SEGMENT, slot] = numbers[columns.ints[BEGIN_SEGMENT, slot]]
-            columns.ints[END_SEGMENT, slot] = numbers[columns.ints[END_SEGMENT, slot]]
+        if columns.ints[at.BEGIN_SEGMENT, slot] != END:
+            columns.ints[at.BEGIN_SEGMENT, slot] = numbers[columns.ints[at.BEGIN_SEGMENT, slot]]
+            columns.ints[at.END_SEGMENT, slot] = numbers[columns.ints[at.END_SEGMENT, slot]]
     k = 0
     while k < running_jobs.end_of_running(columns):
         slot = running_jobs.running_at(k, columns)
-        columns.ints[END_SEGMENT, slot] = numbers[columns.ints[END_SEGMENT, slot]]
+        columns.ints[at.END_SEGMENT, slot] = numbers[columns.ints[at.END_SEGMENT, slot]]
         k = running_jobs.next_running(k, columns)
 
 
@@ -259,7 +259,9 @@ def earliest_in(slot: int, first: int, until: float, columns: Columns, room: Roo
 @in_room
 def fits_now(slot: int, columns: Columns, room: Room) -> bool:
     """Whether a job fits from now on for its duration; the room notes the units."""
-    blocked = _blocking(slot, columns.counts[FIRST], running_jobs.reserved_time(slot, columns), columns, room)
+    blocked = _blocking(
+        slot, columns.counts[at.FIRST], running_jobs.reserved_time(slot, columns), columns, room
+    )
     return blocked == END and machine.place_in_window(slot, True, columns, room)
 
 
@@ -278,5 +280,5 @@ def reserve_from(slot: int, first: int, columns: Columns, room: Room) -> None:
     last = take(slot, first, columns, room)
     columns.profile_uses[first] += 1
     columns.profile_uses[last] += 1
-    columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot] = first, last
-    columns.floats[RESERVED, slot] = columns.profile_times[first]
+    columns.ints[at.BEGIN_SEGMENT, slot], columns.ints[at.END_SEGMENT, slot] = first, last
+    columns.floats[at.RESERVED, slot] = columns.profile_times[first]

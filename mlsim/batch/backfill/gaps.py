@@ -20,21 +20,11 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim.batch.backfill import recheck
 from mlsim.batch.backfill.free_profile import END, begin_at, begin_before, stop_using
-from mlsim.batch.backfill.recheck import (
-    ANYWHERE,
-    NONE,
-    add_beginner,
-    lowest_bit,
-    recheck_alike,
-    recheck_beginners,
-    remove_beginner,
-    shortest_after,
-    take_gap,
-)
 from mlsim.batch.backfill.reservations import least_of, size_of
-from mlsim.batch.columns.job_columns import FIRST, GAPS, GREATEST_SIZE, LEAST_SIZE, MOST_UNITS, Columns
-from mlsim.batch.columns.job_table import BEGIN_SEGMENT, DUE, END_SEGMENT, RESERVED, SIZE, UNITS
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns.job_columns import Columns
 from mlsim.batch.columns.running_jobs import reserved_time, stay_end
 from mlsim.batch.room.room import Room, change_segments, counts_only_units, fits_segment, in_room
 
@@ -57,8 +47,8 @@ def close_gaps(first: int, last: int, columns: Columns) -> None:
 @leaf_kernel
 def _open_gap(first: int, last: int, columns: Columns) -> int:
     """Make a gap; return its place."""
-    place = columns.counts[GAPS] & (columns.gaps.shape[1] - 1)
-    columns.counts[GAPS] += 1
+    place = columns.counts[at.GAPS] & (columns.gaps.shape[1] - 1)
+    columns.counts[at.GAPS] += 1
     columns.profile_uses[first] += 1
     columns.gaps[_SEGMENT, place] = first
     columns.gaps[_WIDE, place] = columns.profile_next[first] != last
@@ -72,28 +62,28 @@ def note_gap(first: int, last: int, added: int, columns: Columns, room: Room) ->
     """Note that at most ``added`` units have become free from one segment up to another."""
     if first != last:
         # Where jobs ask for more than units, these may have been free before.
-        _note_gap(first, last, added if counts_only_units(room) else MOST_UNITS, columns)
+        _note_gap(first, last, added if counts_only_units(room) else at.MOST_UNITS, columns)
 
 
 @inner_kernel
 def _note_gap(first: int, last: int, added: int, columns: Columns) -> None:
     gap = _open_gap(first, last, columns)
-    recheck_beginners(first, last, added, columns)
+    recheck.recheck_beginners(first, last, added, columns)
     least, most, segment = columns.profile_free[first], 0, first
     while segment != last:
         least, most = min(least, columns.profile_free[segment]), max(most, columns.profile_free[segment])
         segment = columns.profile_next[segment]
     more_than = max(least - added, 0)
     sizes = range(
-        min(size_of(most), columns.counts[GREATEST_SIZE]),
-        max(size_of(more_than + 1), columns.counts[LEAST_SIZE]) - 1,
+        min(size_of(most), columns.counts[at.GREATEST_SIZE]),
+        max(size_of(more_than + 1), columns.counts[at.LEAST_SIZE]) - 1,
         -1,
     )
     begin = columns.profile_times[first]
     if not columns.gaps[_WIDE, gap] and not _is_long_for_any(sizes, first, last, more_than, columns):
         return
     for size in sizes:
-        enough = shortest_after(size, begin, columns)
+        enough = recheck.shortest_after(size, begin, columns)
         if enough < np.inf:
             first, last = _look_around(gap, size, first, last, enough, more_than, most, columns)
 
@@ -103,7 +93,7 @@ def _is_long_for_any(sizes: range, first: int, last: int, more_than: int, column
     """Whether a run around a gap of one segment is long enough for any later job of some sizes."""
     begin, enough = columns.profile_times[first], np.inf
     for size in sizes:
-        enough = min(enough, shortest_after(size, begin, columns))
+        enough = min(enough, recheck.shortest_after(size, begin, columns))
     if enough == np.inf:
         return False
     first, last = _widen(more_than + 1, first, last, enough, columns)
@@ -152,7 +142,7 @@ def _look_around(
         reach = length_of_run(first, last, columns)
     left = int(columns.durations[size]) if reach >= enough else 0
     while left != 0:
-        lasts = lowest_bit(left)
+        lasts = recheck.lowest_bit(left)
         left &= left - 1
         if columns.alike_latest[columns.alike[size, lasts]] <= begin:
             continue
@@ -161,7 +151,7 @@ def _look_around(
             reach = length_of_run(first, last, columns)
         if columns.alike_shortest[size, lasts] > reach:
             break
-        recheck_alike(gap, size, lasts, begin, reach, more_than, most, columns)
+        recheck.recheck_alike(gap, size, lasts, begin, reach, more_than, most, columns)
     return first, last
 
 
@@ -191,20 +181,20 @@ def earlier_place(slot: int, columns: Columns, room: Room) -> int:
 
     Only the gaps that may have made such a place are searched.
     """
-    begin = columns.ints[BEGIN_SEGMENT, slot]
+    begin = columns.ints[at.BEGIN_SEGMENT, slot]
     if begin == END:
         return END
-    if columns.ints[DUE, slot] == ANYWHERE:
-        columns.ints[DUE, slot] = NONE
-        return _first_run(NONE, slot, columns.counts[FIRST], np.inf, columns, room)
+    if columns.ints[at.DUE, slot] == recheck.ANYWHERE:
+        columns.ints[at.DUE, slot] = recheck.NONE
+        return _first_run(recheck.NONE, slot, columns.counts[at.FIRST], np.inf, columns, room)
     found, before = END, columns.profile_before[begin]
     while before != END and fits_segment(slot, before, columns, room):
         found = before
         before = columns.profile_before[before]
     time = columns.profile_times[begin if found == END else found]
-    size, duration = columns.ints[SIZE, slot], reserved_time(slot, columns)
-    while columns.ints[DUE, slot] != NONE:
-        gap = take_gap(slot, columns)
+    size, duration = columns.ints[at.SIZE, slot], reserved_time(slot, columns)
+    while columns.ints[at.DUE, slot] != recheck.NONE:
+        gap = recheck.take_gap(slot, columns)
         if columns.gap_times[_FROM, gap] >= time or (
             columns.gaps[_WIDE, gap] and columns.gap_reach[gap, size] < duration
         ):
@@ -220,7 +210,7 @@ def earlier_place(slot: int, columns: Columns, room: Room) -> int:
 def _first_run(gap: int, slot: int, segment: int, until: float, columns: Columns, room: Room) -> int:
     """Return the first run around a gap that is long enough for a job, before its reservation; or END."""
     duration = reserved_time(slot, columns)
-    begin = columns.profile_times[columns.ints[BEGIN_SEGMENT, slot]]
+    begin = columns.profile_times[columns.ints[at.BEGIN_SEGMENT, slot]]
     run, end, longest = END, np.inf, -1.0
     if fits_segment(slot, segment, columns, room):
         run = segment
@@ -241,7 +231,7 @@ def _first_run(gap: int, slot: int, segment: int, until: float, columns: Columns
             return run
     if columns.profile_times[segment] >= begin:
         return run
-    if gap != NONE and columns.gaps[_WIDE, gap] and counts_only_units(room):
+    if gap != recheck.NONE and columns.gaps[_WIDE, gap] and counts_only_units(room):
         _shorten(gap, slot, longest, columns)
     return END
 
@@ -249,29 +239,29 @@ def _first_run(gap: int, slot: int, segment: int, until: float, columns: Columns
 @leaf_kernel
 def _shorten(gap: int, slot: int, longest: float, columns: Columns) -> None:
     """Record the length of runs around a gap for a job, and for those that ask for more units."""
-    size = columns.ints[SIZE, slot]
-    if columns.ints[UNITS, slot] > least_of(size):
+    size = columns.ints[at.SIZE, slot]
+    if columns.ints[at.UNITS, slot] > least_of(size):
         size += 1
-    for larger in range(size, columns.counts[GREATEST_SIZE] + 1):
+    for larger in range(size, columns.counts[at.GREATEST_SIZE] + 1):
         columns.gap_reach[gap, larger] = min(columns.gap_reach[gap, larger], longest)
 
 
 @in_room
 def move(slot: int, first: int, columns: Columns, room: Room) -> None:
     """Move a reservation to an earlier segment, and note the gap that it leaves."""
-    old_first, old_last = columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot]
+    old_first, old_last = columns.ints[at.BEGIN_SEGMENT, slot], columns.ints[at.END_SEGMENT, slot]
     end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
     overlaps = end > columns.profile_times[old_first]
     last = begin_before(end, old_last, columns, room) if overlaps else begin_at(end, first, columns, room)
     columns.profile_uses[first] += 1
     columns.profile_uses[last] += 1
-    columns.floats[RESERVED, slot] = columns.profile_times[first]
-    columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot] = first, last
-    remove_beginner(slot, old_first, columns)
-    add_beginner(slot, first, columns)
+    columns.floats[at.RESERVED, slot] = columns.profile_times[first]
+    columns.ints[at.BEGIN_SEGMENT, slot], columns.ints[at.END_SEGMENT, slot] = first, last
+    recheck.remove_beginner(slot, old_first, columns)
+    recheck.add_beginner(slot, first, columns)
     taken_until, free_from = (old_first, last) if overlaps else (last, old_first)
     change_segments(slot, first, taken_until, -1, columns, room)
     change_segments(slot, free_from, old_last, 1, columns, room)
-    note_gap(free_from, old_last, columns.ints[UNITS, slot], columns, room)
+    note_gap(free_from, old_last, columns.ints[at.UNITS, slot], columns, room)
     stop_using(old_first, columns)
     stop_using(old_last, columns)

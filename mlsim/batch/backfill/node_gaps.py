@@ -23,7 +23,6 @@ from mlsim.batch.backfill.gaps import length_of_run
 from mlsim.batch.backfill.recheck import ANYWHERE, NONE, begin_recheck, make_due, next_due, recheck_all
 from mlsim.batch.backfill.reservations import least_of, size_of
 from mlsim.batch.columns import job_columns as at
-from mlsim.batch.columns import job_table as job
 from mlsim.batch.columns.job_columns import Columns, is_profile_kept
 from mlsim.batch.columns.running_jobs import reserved_time, stay_end
 from mlsim.batch.matrix import node_profile
@@ -61,10 +60,10 @@ def _begin(columns: Columns, nodes: Nodes) -> None:
         slot = columns.queue[k]
         units = node_profile.requested(slot, columns, nodes)
         size, duration = size_of(units), reserved_time(slot, columns)
-        columns.ints[job.ASKED, slot], columns.ints[job.SIZE, slot] = units, size
+        columns.ints[at.ASKED, slot], columns.ints[at.SIZE, slot] = units, size
         columns.gap_reach[_LONGEST, size] = max(columns.gap_reach[_LONGEST, size], duration)
         least, greatest = min(least, size), max(greatest, size)
-        columns.ints[job.LOOK_SEGMENT, slot], columns.floats[job.LOOK_UNTIL, slot] = END, -np.inf
+        columns.ints[at.LOOK_SEGMENT, slot], columns.floats[at.LOOK_UNTIL, slot] = END, -np.inf
     columns.counts[at.LEAST_SIZE], columns.counts[at.GREATEST_SIZE] = least, greatest
     if columns.counts[at.UNSEEN]:
         recheck_all(columns)
@@ -83,21 +82,21 @@ def _begin(columns: Columns, nodes: Nodes) -> None:
 @leaf_kernel
 def _forget_gaps(slot: int, columns: Columns) -> None:
     """Clear the gaps of a job."""
-    if columns.ints[job.LOOK_SEGMENT, slot] != END:
-        stop_using(columns.ints[job.LOOK_SEGMENT, slot], columns)
-    columns.ints[job.LOOK_SEGMENT, slot], columns.floats[job.LOOK_UNTIL, slot] = END, -np.inf
+    if columns.ints[at.LOOK_SEGMENT, slot] != END:
+        stop_using(columns.ints[at.LOOK_SEGMENT, slot], columns)
+    columns.ints[at.LOOK_SEGMENT, slot], columns.floats[at.LOOK_UNTIL, slot] = END, -np.inf
 
 
 @leaf_kernel
 def _look_from(slot: int, first: int, columns: Columns) -> None:
     """Recheck a job from a gap on that begins with a segment."""
-    old = columns.ints[job.LOOK_SEGMENT, slot]
+    old = columns.ints[at.LOOK_SEGMENT, slot]
     if old != END:
         if columns.profile_times[old] <= columns.profile_times[first]:
             return
         stop_using(old, columns)
     columns.profile_uses[first] += 1
-    columns.ints[job.LOOK_SEGMENT, slot] = first
+    columns.ints[at.LOOK_SEGMENT, slot] = first
 
 
 @apart_kernel
@@ -111,11 +110,11 @@ def _note_gap(of: int, first: int, last: int, columns: Columns) -> None:
     _measure_runs(first, last, most, columns)
     for k in range(columns.counts[at.QUEUED] if begin < end else 0):
         slot = columns.queue[k]
-        reserved, size = columns.floats[job.RESERVED, slot], columns.ints[job.SIZE, slot]
+        reserved, size = columns.floats[at.RESERVED, slot], columns.ints[at.SIZE, slot]
         may_move = (
             reserved > begin
-            and columns.ints[job.ASKED, slot] <= most
-            and columns.ints[job.BEGIN_SEGMENT, slot] != END
+            and columns.ints[at.ASKED, slot] <= most
+            and columns.ints[at.BEGIN_SEGMENT, slot] != END
             and (
                 reserved <= columns.gap_reach[_UNTIL, size]
                 or reserved_time(slot, columns) <= columns.gap_reach[_REACH, size]
@@ -125,7 +124,7 @@ def _note_gap(of: int, first: int, last: int, columns: Columns) -> None:
             may_move = _is_overlapped(slot, begin, columns)
         if may_move and slot != of:
             _look_from(slot, first, columns)
-            columns.floats[job.LOOK_UNTIL, slot] = max(columns.floats[job.LOOK_UNTIL, slot], end)
+            columns.floats[at.LOOK_UNTIL, slot] = max(columns.floats[at.LOOK_UNTIL, slot], end)
             make_due(slot, columns)
 
 
@@ -163,11 +162,11 @@ def _measure_runs_of(size: int, first: int, last: int, columns: Columns) -> None
 @leaf_kernel
 def _is_overlapped(slot: int, begin: float, columns: Columns) -> bool:
     """Whether a reservation ends after a gap has begun, with enough free right before the reservation."""
-    old = columns.ints[job.BEGIN_SEGMENT, slot]
+    old = columns.ints[at.BEGIN_SEGMENT, slot]
     return bool(
         old != END
-        and columns.profile_times[columns.ints[job.END_SEGMENT, slot]] > begin
-        and columns.ints[job.ASKED, slot] <= columns.profile_free[columns.profile_before[old]]
+        and columns.profile_times[columns.ints[at.END_SEGMENT, slot]] > begin
+        and columns.ints[at.ASKED, slot] <= columns.profile_free[columns.profile_before[old]]
     )
 
 
@@ -177,8 +176,8 @@ def _first_start(slot: int, segment: int, until: float, columns: Columns) -> int
 
     The job would end after the given segment begins.
     """
-    units, duration = columns.ints[job.ASKED, slot], reserved_time(slot, columns)
-    since, own = columns.profile_times[segment], columns.profile_times[columns.ints[job.BEGIN_SEGMENT, slot]]
+    units, duration = columns.ints[at.ASKED, slot], reserved_time(slot, columns)
+    since, own = columns.profile_times[segment], columns.profile_times[columns.ints[at.BEGIN_SEGMENT, slot]]
     before = columns.profile_before[segment]
     while before != END and stay_end(columns.profile_times[before], duration) > since:
         segment = before
@@ -200,11 +199,11 @@ def _first_start(slot: int, segment: int, until: float, columns: Columns) -> int
 @apart_kernel
 def _move(slot: int, columns: Columns, nodes: Nodes) -> bool:
     """Move a reservation to its earliest start, if gaps may have made an earlier one; whether it moved."""
-    first, until = columns.ints[job.LOOK_SEGMENT, slot], columns.floats[job.LOOK_UNTIL, slot]
-    if columns.ints[job.DUE, slot] == ANYWHERE:
+    first, until = columns.ints[at.LOOK_SEGMENT, slot], columns.floats[at.LOOK_UNTIL, slot]
+    if columns.ints[at.DUE, slot] == ANYWHERE:
         first, until = columns.counts[at.FIRST], np.inf
-        columns.ints[job.DUE, slot] = NONE
-    old_first, old_last = columns.ints[job.BEGIN_SEGMENT, slot], columns.ints[job.END_SEGMENT, slot]
+        columns.ints[at.DUE, slot] = NONE
+    old_first, old_last = columns.ints[at.BEGIN_SEGMENT, slot], columns.ints[at.END_SEGMENT, slot]
     if old_first == END:
         return False
     until = min(until, columns.profile_times[old_first])
@@ -226,7 +225,7 @@ def _move(slot: int, columns: Columns, nodes: Nodes) -> bool:
     node_profile.load_plan(slot, nodes)
     reserve_from(slot, first, columns, nodes)
     clear_placed(nodes)
-    left, last = old_first, columns.ints[job.END_SEGMENT, slot]
+    left, last = old_first, columns.ints[at.END_SEGMENT, slot]
     if stays and columns.profile_times[last] > columns.profile_times[old_first]:
         left = last  # until then it has the same nodes
     _note_gap(slot, left, old_last, columns)

@@ -9,7 +9,6 @@ from mlsim.batch.backfill.free_profile import END
 from mlsim.batch.backfill.reservations import N_SIZES, duration_class
 from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns.job_columns import Columns
-from mlsim.batch.columns.job_table import BEGIN_SEGMENT, DUE, NEXT_BESIDE, PLACE, RESERVED, SIZE, UNITS
 from mlsim.batch.columns.running_jobs import reserved_time
 
 N_PARTS: Final = 64
@@ -43,7 +42,7 @@ def begin_recheck(columns: Columns) -> None:
     columns.counts[at.LISTED], columns.counts[at.UNLISTED] = 0, NONE
     for k in range(columns.counts[at.QUEUED]):
         slot = columns.queue[k]
-        columns.ints[PLACE, slot], columns.ints[DUE, slot] = k, NONE
+        columns.ints[at.PLACE, slot], columns.ints[at.DUE, slot] = k, NONE
 
 
 @leaf_kernel
@@ -55,8 +54,8 @@ def list_jobs(columns: Columns) -> None:
         segment = columns.profile_next[segment]
     for k in range(columns.counts[at.QUEUED]):
         slot = columns.queue[k]
-        if columns.ints[BEGIN_SEGMENT, slot] != END:
-            add_beginner(slot, columns.ints[BEGIN_SEGMENT, slot], columns)
+        if columns.ints[at.BEGIN_SEGMENT, slot] != END:
+            add_beginner(slot, columns.ints[at.BEGIN_SEGMENT, slot], columns)
     begin = columns.profile_times[columns.counts[at.FIRST]]
     whole = columns.profile_times[columns.profile_before[END]] - begin
     columns.parts[_BEGIN], columns.parts[_RATE] = begin, N_PARTS / max(whole, 1.0)
@@ -79,11 +78,11 @@ def _sort_alike(columns: Columns) -> None:
         part = _part_of(columns.profile_times[segment], columns)
         slot = columns.profile_begins[segment]
         while slot != NONE:
-            size, duration = columns.ints[SIZE, slot], reserved_time(slot, columns)
+            size, duration = columns.ints[at.SIZE, slot], reserved_time(slot, columns)
             least, greatest = min(least, size), max(greatest, size)
             _list_alike(slot, size, duration, columns)
             columns.shortest_later[part, size] = min(columns.shortest_later[part, size], duration)
-            slot = columns.ints[NEXT_BESIDE, slot]
+            slot = columns.ints[at.NEXT_BESIDE, slot]
         segment = columns.profile_next[segment]
     columns.counts[at.LEAST_SIZE], columns.counts[at.GREATEST_SIZE] = least, greatest
     for part in range(N_PARTS - 2, -1, -1):
@@ -105,7 +104,7 @@ def _list_alike(slot: int, size: int, duration: float, columns: Columns) -> None
     columns.alike_next[slot], columns.alike[size, lasts] = columns.alike[size, lasts], slot
     columns.alike_shortest[size, lasts] = min(columns.alike_shortest[size, lasts], duration)
     columns.alike_longest[size, lasts] = max(columns.alike_longest[size, lasts], duration)
-    columns.alike_latest[slot] = columns.floats[RESERVED, slot]
+    columns.alike_latest[slot] = columns.floats[at.RESERVED, slot]
 
 
 @leaf_kernel
@@ -117,7 +116,7 @@ def shortest_after(size: int, time: float, columns: Columns) -> float:
 @leaf_kernel
 def add_beginner(slot: int, segment: int, columns: Columns) -> None:
     """Add a job to those that begin with a segment."""
-    columns.ints[NEXT_BESIDE, slot] = columns.profile_begins[segment]
+    columns.ints[at.NEXT_BESIDE, slot] = columns.profile_begins[segment]
     columns.profile_begins[segment] = slot
 
 
@@ -126,11 +125,11 @@ def remove_beginner(slot: int, segment: int, columns: Columns) -> None:
     """Remove a job from those that begin with a segment."""
     other = columns.profile_begins[segment]
     if other == slot:
-        columns.profile_begins[segment] = columns.ints[NEXT_BESIDE, slot]
+        columns.profile_begins[segment] = columns.ints[at.NEXT_BESIDE, slot]
         return
-    while columns.ints[NEXT_BESIDE, other] != slot:
-        other = columns.ints[NEXT_BESIDE, other]
-    columns.ints[NEXT_BESIDE, other] = columns.ints[NEXT_BESIDE, slot]
+    while columns.ints[at.NEXT_BESIDE, other] != slot:
+        other = columns.ints[at.NEXT_BESIDE, other]
+    columns.ints[at.NEXT_BESIDE, other] = columns.ints[at.NEXT_BESIDE, slot]
 
 
 # Who is due
@@ -139,7 +138,7 @@ def remove_beginner(slot: int, segment: int, columns: Columns) -> None:
 @leaf_kernel
 def make_due(slot: int, columns: Columns) -> None:
     """Recheck a job in its turn."""
-    place = columns.ints[PLACE, slot]
+    place = columns.ints[at.PLACE, slot]
     columns.due[place >> 6] |= np.int64(1) << np.int64(place & 63)
 
 
@@ -164,7 +163,7 @@ def next_due(place: int, columns: Columns) -> int:
 def recheck_all(columns: Columns) -> None:
     """Recheck every job, anywhere."""
     for k in range(columns.counts[at.QUEUED]):
-        columns.ints[DUE, columns.queue[k]] = ANYWHERE
+        columns.ints[at.DUE, columns.queue[k]] = ANYWHERE
         make_due(columns.queue[k], columns)
 
 
@@ -177,9 +176,9 @@ def recheck_beginners(first: int, last: int, added: int, columns: Columns) -> No
         segment = columns.profile_next[segment]
         slot = columns.profile_begins[segment]
         while slot != NONE:
-            if free - added < columns.ints[UNITS, slot] <= free:
+            if free - added < columns.ints[at.UNITS, slot] <= free:
                 make_due(slot, columns)
-            slot = columns.ints[NEXT_BESIDE, slot]
+            slot = columns.ints[at.NEXT_BESIDE, slot]
 
 
 @inner_kernel
@@ -194,8 +193,8 @@ def recheck_alike(
     slot = columns.alike[size, lasts]
     while slot != NONE and columns.alike_latest[slot] > begin:
         if (
-            more_than < columns.ints[UNITS, slot] <= most
-            and columns.floats[RESERVED, slot] > begin
+            more_than < columns.ints[at.UNITS, slot] <= most
+            and columns.floats[at.RESERVED, slot] > begin
             and reserved_time(slot, columns) <= reach
         ):
             _list_gap(slot, gap, columns)
@@ -209,7 +208,7 @@ def recheck_alike(
 @leaf_kernel
 def _list_gap(slot: int, gap: int, columns: Columns) -> None:
     """Add a gap to a job's list; if the list is full, recheck the job anywhere."""
-    if columns.ints[DUE, slot] == ANYWHERE:
+    if columns.ints[at.DUE, slot] == ANYWHERE:
         return
     entry = columns.counts[at.UNLISTED]
     if entry != NONE:
@@ -218,18 +217,18 @@ def _list_gap(slot: int, gap: int, columns: Columns) -> None:
         entry = columns.counts[at.LISTED]
         columns.counts[at.LISTED] += 1
     else:
-        while columns.ints[DUE, slot] != NONE:
+        while columns.ints[at.DUE, slot] != NONE:
             take_gap(slot, columns)
-        columns.ints[DUE, slot] = ANYWHERE
+        columns.ints[at.DUE, slot] = ANYWHERE
         return
-    columns.due_gaps[_GAP, entry], columns.due_gaps[_NEXT, entry] = gap, columns.ints[DUE, slot]
-    columns.ints[DUE, slot] = entry
+    columns.due_gaps[_GAP, entry], columns.due_gaps[_NEXT, entry] = gap, columns.ints[at.DUE, slot]
+    columns.ints[at.DUE, slot] = entry
 
 
 @leaf_kernel
 def take_gap(slot: int, columns: Columns) -> int:
     """Remove a gap from a job's list, which is not empty; return it."""
-    entry = columns.ints[DUE, slot]
-    columns.ints[DUE, slot] = columns.due_gaps[_NEXT, entry]
+    entry = columns.ints[at.DUE, slot]
+    columns.ints[at.DUE, slot] = columns.due_gaps[_NEXT, entry]
     columns.due_gaps[_NEXT, entry], columns.counts[at.UNLISTED] = columns.counts[at.UNLISTED], entry
     return int(columns.due_gaps[_GAP, entry])

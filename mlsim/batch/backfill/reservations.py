@@ -6,19 +6,11 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim.batch.backfill import free_profile
 from mlsim.batch.backfill.easy import next_behind
-from mlsim.batch.backfill.free_profile import (
-    END,
-    earliest_counted,
-    earliest_in,
-    fits_now,
-    make_profile,
-    short_of,
-    take,
-)
+from mlsim.batch.backfill.free_profile import END
 from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns.job_columns import Columns
-from mlsim.batch.columns.job_table import PLACE
 from mlsim.batch.columns.running_jobs import reserved_time, stay_end
 from mlsim.batch.order.queue import leave, order_walk
 from mlsim.batch.order.queue_blocks import GONE
@@ -83,7 +75,7 @@ def _least_place(units: int, duration: float, columns: Columns) -> int:
     if columns.searched_classes[size] & bit:
         first = columns.searched[size, lasts]
     columns.searched_classes[size] |= bit
-    first = earliest_counted(least_of(size), shortest_of(lasts), first, columns)
+    first = free_profile.earliest_counted(least_of(size), shortest_of(lasts), first, columns)
     columns.searched[size, lasts] = first
     return int(first)
 
@@ -92,16 +84,16 @@ def _least_place(units: int, duration: float, columns: Columns) -> int:
 def earliest(slot: int, columns: Columns, room: Room) -> int:
     """Return the first segment at which a job fits for its duration, or END; note its units."""
     first = _least_place(requested(slot, columns, room), reserved_time(slot, columns), columns)
-    return earliest_in(slot, first, np.inf, columns, room)
+    return free_profile.earliest_in(slot, first, np.inf, columns, room)
 
 
 @in_room
 def _start_in_profile(place: int, n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start a job behind the head if it fits without touching a reservation; return the count of starts."""
     slot = columns.queue[place]
-    if not could_start(slot, now, columns, room) or not fits_now(slot, columns, room):
+    if not could_start(slot, now, columns, room) or not free_profile.fits_now(slot, columns, room):
         return n_started
-    take(slot, columns.counts[at.FIRST], columns, room)
+    free_profile.take(slot, columns.counts[at.FIRST], columns, room)
     begin(slot, now, True, columns, room)
     columns.started[n_started] = slot
     leave(place, columns)
@@ -113,7 +105,7 @@ def _reserve_unkept(slot: int, columns: Columns, room: Room) -> int:
     """Reserve a job's earliest place, for this pass only; return its segment, or END."""
     first = earliest(slot, columns, room)
     if first != END:
-        take(slot, first, columns, room)
+        free_profile.take(slot, first, columns, room)
     clear_found(room)
     return int(first)
 
@@ -139,7 +131,7 @@ def _stays_free(slot: int, columns: Columns, room: Room) -> bool:
     """Whether enough units for a job are counted as free from now on for its duration."""
     first = columns.counts[at.FIRST]
     end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
-    return bool(short_of(requested(slot, columns, room), first, end, columns) == END)
+    return bool(free_profile.short_of(requested(slot, columns, room), first, end, columns) == END)
 
 
 @in_room
@@ -157,11 +149,11 @@ def _start_rest(k: int, n: int, n_started: int, now: float, columns: Columns, ro
     for this in range(k, n):
         place = columns.spare[this]
         rest[this - k] = columns.queue[place]
-        columns.ints[PLACE, columns.queue[place]] = place
+        columns.ints[at.PLACE, columns.queue[place]] = place
     if columns.rules[at.ORDER] != columns.rules[at.POLICY]:
         order_walk(n - k, now, rest, columns.spare[len(columns.queue) :], columns)
     for this in range(n - k):
-        place = columns.ints[PLACE, rest[this]]
+        place = columns.ints[at.PLACE, rest[this]]
         n_started = _start_in_profile(place, n_started, now, columns, room)
     return n_started
 
@@ -198,6 +190,6 @@ def backfill_several(n_started: int, now: float, columns: Columns, room: Room) -
     behind = columns.counts[at.HEAD] + 1
     if next_behind(behind, at.MOST_UNITS, now, np.inf, columns) == columns.counts[at.PLACES]:
         return n_started
-    make_profile(now, columns, room)
+    free_profile.make_profile(now, columns, room)
     begin_searches(columns)
     return _reserve(n_started, now, columns, room)

@@ -12,32 +12,8 @@ from numpy.typing import NDArray
 from mlsim._jit import apart_kernel, borrowed, kernel, leaf_kernel
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.backfill.conservative import next_reservation
-from mlsim.batch.columns.job_columns import (
-    ENDS_FIRST,
-    KILLS,
-    ONE_ROUND,
-    PER_EVENT,
-    PLACES,
-    USED_ROWS,
-    Columns,
-    columns_at,
-)
-from mlsim.batch.columns.job_table import (
-    BACKFILLED,
-    END,
-    ESTIMATE,
-    EXPECTED,
-    LARGE,
-    NUMBER,
-    PLANNED,
-    PROCESSORS,
-    RUN,
-    START,
-    STATE,
-    SUBMIT,
-    WALLTIME,
-    WITHDRAWAL,
-)
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns.job_columns import Columns, columns_at
 from mlsim.batch.columns.running_jobs import leave_time
 from mlsim.batch.dispatch.passes import Reserving, arrive, begin, enter_queue, has_work, make_pass, reserving
 from mlsim.batch.job_recorder import JobRecorder, RejectionLog
@@ -45,7 +21,7 @@ from mlsim.batch.order.queue import next_withdrawal, skip_started, withdraw
 from mlsim.batch.room.pool import pool_at
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Progress
-from mlsim.batch.state.state_choice import state_on_pool
+from mlsim.batch.state.pool_state import state_on_pool
 from mlsim.platform import Machine
 from mlsim.record import Jobs, JobState, Occupancy, Rejections
 from mlsim.scenario import BatchConfig
@@ -94,8 +70,8 @@ NO_SAFEGUARD = Safeguard(*(np.empty(0) for _ in range(4)))
 
 @leaf_kernel
 def _is_before(a: int, b: int, floats: Floats, order: Ints) -> bool:
-    if floats[PLANNED, a] != floats[PLANNED, b]:
-        return bool(floats[PLANNED, a] < floats[PLANNED, b])
+    if floats[at.PLANNED, a] != floats[at.PLANNED, b]:
+        return bool(floats[at.PLANNED, a] < floats[at.PLANNED, b])
     return bool(order[a] < order[b])
 
 
@@ -129,7 +105,7 @@ def _pop(n: int, ends: Ints, order: Ints, floats: Floats) -> int:
 def pop_ends(now: float, progress: Ints, ends: Ints, order: Ints, columns: Columns) -> int:
     """Pop all jobs that end now from the heap, to the column of ended jobs; return their number."""
     n_ended = 0
-    while progress[ENDS] > 0 and columns.floats[PLANNED, ends[0]] == now:
+    while progress[ENDS] > 0 and columns.floats[at.PLANNED, ends[0]] == now:
         columns.ended[n_ended] = _pop(progress[ENDS], ends, order, columns.floats)
         progress[ENDS] -= 1
         n_ended += 1
@@ -141,13 +117,16 @@ def plan_ends(n_started: int, now: float, progress: Ints, ends: Ints, order: Int
     """Store when the jobs that have started will end, and how."""
     for k in range(n_started):
         slot = columns.started[k]
-        end = now + columns.floats[RUN, slot]
+        end = now + columns.floats[at.RUN, slot]
         leaves = leave_time(
-            end, columns.floats[START, slot], columns.floats[WALLTIME, slot], columns.rules[KILLS] != 0
+            end,
+            columns.floats[at.START, slot],
+            columns.floats[at.WALLTIME, slot],
+            columns.rules[at.KILLS] != 0,
         )
         if leaves < end:
-            columns.ints[STATE, slot] = _KILLED
-        columns.floats[PLANNED, slot] = leaves
+            columns.ints[at.STATE, slot] = _KILLED
+        columns.floats[at.PLANNED, slot] = leaves
         order[slot] = progress[SEQUENCE]
         progress[SEQUENCE] += 1
         _push(slot, progress[ENDS], ends, order, columns.floats)
@@ -169,7 +148,7 @@ def _withdraw_due(
 
     Where there is a pass after every event, that is one job, after all ``others`` that arrive or end now.
     """
-    one = columns.rules[PER_EVENT] != 0
+    one = columns.rules[at.PER_EVENT] != 0
     while not (one and others) and _next_due(progress, withdrawals, columns) <= now:
         slot = withdrawals[progress[NEXT_WITHDRAWAL]]
         withdraw(slot, columns)
@@ -186,12 +165,12 @@ def _start_again(now: float, n_ended: int, guard: Safeguard, columns: Columns) -
     for k in range(n_ended):
         slot = columns.ended[k]
         if guard.limits[slot] < np.inf:  # nothing else ends it
-            guard.killed[slot] = floats[START, slot]
-            guard.lost[slot] = ints[PROCESSORS, slot] * guard.limits[slot]
-            guard.limits[slot], floats[RUN, slot] = np.inf, guard.run[slot]
-            floats[WITHDRAWAL, slot] = np.inf  # it has started once
-            ints[BACKFILLED, slot], ints[LARGE, slot] = 0, 1
-            for column in (START, END, EXPECTED, PLANNED):
+            guard.killed[slot] = floats[at.START, slot]
+            guard.lost[slot] = ints[at.PROCESSORS, slot] * guard.limits[slot]
+            guard.limits[slot], floats[at.RUN, slot] = np.inf, guard.run[slot]
+            floats[at.WITHDRAWAL, slot] = np.inf  # it has started once
+            ints[at.BACKFILLED, slot], ints[at.LARGE, slot] = 0, 1
+            for column in (at.START, at.END, at.EXPECTED, at.PLANNED):
                 floats[column, slot] = np.nan
             enter_queue(now, k, k + 1, columns.ended, columns)
 
@@ -203,12 +182,12 @@ def _next_time(
     """Return the time of the next event; the next job is submitted at ``submit`` [s]."""
     then = submit
     if progress[ENDS] > 0:
-        then = min(then, columns.floats[PLANNED, ends[0]])
+        then = min(then, columns.floats[at.PLANNED, ends[0]])
     if progress[NEXT_WITHDRAWAL] < len(withdrawals):
         then = min(then, _next_due(progress, withdrawals, columns))
-    if columns.rules[ONE_ROUND] or then == np.inf:
+    if columns.rules[at.ONE_ROUND] or then == np.inf:
         # A job may have reserved a time without any event.
-        then = min(then, next_reservation(now, columns.counts[PLACES], columns.queue, columns.floats))
+        then = min(then, next_reservation(now, columns.counts[at.PLACES], columns.queue, columns.floats))
     return float(then)
 
 
@@ -233,7 +212,7 @@ def replay(
     ends, order, finished = borrowed(events.ends), borrowed(events.order), borrowed(events.finished)
     withdrawals, n, guarded = borrowed(events.withdrawals), len(arrivals), len(guard.limits) > 0
     while True:
-        if columns.counts[USED_ROWS] > row_limit:
+        if columns.counts[at.USED_ROWS] > row_limit:
             return ROOM_WANTED
         if progress[PASSES] >= pass_limit:
             return REPORT_DUE
@@ -243,18 +222,18 @@ def replay(
         last, n_ended = first, 0
         now = clock[0]
         if not progress[OWED]:
-            submit = columns.floats[SUBMIT, arrivals[first]] if first < n else np.inf
+            submit = columns.floats[at.SUBMIT, arrivals[first]] if first < n else np.inf
             now = _next_time(now, submit, progress, ends, withdrawals, columns)
             if now == np.inf:
                 return OVER
             clock[0] = now
-        ends_now = progress[ENDS] > 0 and columns.floats[PLANNED, ends[0]] == now
-        if columns.rules[PER_EVENT]:
-            submits_now = first < n and columns.floats[SUBMIT, arrivals[first]] == now
-            if submits_now and not (columns.rules[ENDS_FIRST] and ends_now):
+        ends_now = progress[ENDS] > 0 and columns.floats[at.PLANNED, ends[0]] == now
+        if columns.rules[at.PER_EVENT]:
+            submits_now = first < n and columns.floats[at.SUBMIT, arrivals[first]] == now
+            if submits_now and not (columns.rules[at.ENDS_FIRST] and ends_now):
                 last = first + 1
         else:
-            while last < n and columns.floats[SUBMIT, arrivals[last]] == now:
+            while last < n and columns.floats[at.SUBMIT, arrivals[last]] == now:
                 last += 1
             if last == n and last > first and more:
                 # The next arrivals may belong to this time as well: the pass is owed until they are known.
@@ -264,7 +243,7 @@ def replay(
         if progress[NEXT_WITHDRAWAL] < len(withdrawals):
             others = last > first or ends_now
             _withdraw_due(now, others, progress, withdrawals, finished, columns)
-        if not columns.rules[PER_EVENT]:
+        if not columns.rules[at.PER_EVENT]:
             n_ended = pop_ends(now, progress, ends, order, columns)
         elif last == first and ends_now:
             columns.ended[0] = _pop(progress[ENDS], ends, order, columns.floats)
@@ -356,9 +335,9 @@ class CompiledBatch:
         self._ensure_capacity()
         accepted = np.ones(len(slots), np.bool_)
         for reason, unfit in self.state.never_fit(slots, block).items():
-            table.ints[STATE, slots[unfit]] = JobState.REJECTED
-            table.floats[ESTIMATE, slots[unfit]] = np.nan
-            self._rejections.add(table.ints[NUMBER, slots[unfit]], reason)
+            table.ints[at.STATE, slots[unfit]] = JobState.REJECTED
+            table.floats[at.ESTIMATE, slots[unfit]] = np.nan
+            self._rejections.add(table.ints[at.NUMBER, slots[unfit]], reason)
             self._recorder.record_ended(slots[unfit])
             self._n_recorded += int(np.count_nonzero(unfit))
             accepted &= ~unfit
@@ -370,17 +349,17 @@ class CompiledBatch:
     def _withdraw_at_once(self, slots: Ints, accepted: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which jobs are withdrawn at their submission; they never enter the queue."""
         floats = self.state.table.floats
-        found: NDArray[np.bool_] = accepted & (floats[WITHDRAWAL, slots] <= floats[SUBMIT, slots])
+        found: NDArray[np.bool_] = accepted & (floats[at.WITHDRAWAL, slots] <= floats[at.SUBMIT, slots])
         if found.any():
-            self.state.table.ints[STATE, slots[found]] = JobState.WITHDRAWN
-            floats[ESTIMATE, slots[found]] = np.nan
+            self.state.table.ints[at.STATE, slots[found]] = JobState.WITHDRAWN
+            floats[at.ESTIMATE, slots[found]] = np.nan
             self._recorder.record_ended(slots[found])
             self._n_recorded += int(np.count_nonzero(found))
         return found
 
     def _await_withdrawals(self, slots: Ints) -> None:
         """Add the withdrawals of admitted jobs to those of waiting jobs, in order of time."""
-        times = self.state.table.floats[WITHDRAWAL]
+        times = self.state.table.floats[at.WITHDRAWAL]
         coming = slots[times[slots] < np.inf]
         if len(coming):
             pending = np.concatenate([self._pending_withdrawals(), coming])
@@ -432,7 +411,7 @@ class CompiledBatch:
     def _flush(self) -> None:
         """Move the rows of ended jobs to the recorder."""
         pending = self._pending_withdrawals()  # whose slots may soon be those of other jobs
-        self._expect_withdrawals(pending[np.isnan(self.state.table.floats[START, pending])])
+        self._expect_withdrawals(pending[np.isnan(self.state.table.floats[at.START, pending])])
         n = int(self._progress[FINISHED])
         self._recorder.record_ended(self._events.finished[:n].copy())
         self._n_recorded += n

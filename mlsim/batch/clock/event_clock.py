@@ -73,6 +73,10 @@ class Clock(simpy.Environment):
         heappush(self._queue, (time, order, next(self._eid), event))  # type: ignore[misc]
         return event
 
+    def schedule_pass(self, time: float) -> Event:
+        """Request a pass at a time at which perhaps nothing else happens."""
+        return self.at(time, Order.SUBMISSION, lambda _: self.request_pass(), None)
+
     def request_pass(self) -> None:
         """Request a pass when the current time is over."""
         self._pass_requested = True

@@ -15,23 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.batch.clock.compiled_replay import N_PROGRESS, Events, Safeguard, replay
-from mlsim.batch.columns.job_columns import CLASSES, FREE, N_COUNTS, Columns, columns_at, pack_pointers
-from mlsim.batch.columns.job_table import (
-    BACKFILLED,
-    END,
-    ESTIMATE,
-    FLOATS,
-    INTS,
-    LARGE,
-    NUMBER,
-    PROCESSORS,
-    RUN,
-    START,
-    SUBMIT,
-    UNITS,
-    WALLTIME,
-    WITHDRAWAL,
-)
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns.job_columns import Columns, columns_at, pack_pointers
 from mlsim.batch.columns.running_jobs import running_arrays
 from mlsim.batch.dispatch.passes import Reserving, reserving
 from mlsim.batch.order.policies import N_SHARES, parameters_of
@@ -43,7 +28,7 @@ from mlsim.scenario.policy_words import WEIGHTS
 from mlsim.scenario.words import Backfill, EasyRule, OverrunRule, TieOrder
 from mlsim.workload.workload_jobs import JobBlock
 
-_N_INTS, _N_FLOATS = len(INTS), len(FLOATS)
+_N_INTS, _N_FLOATS = len(at.INTS), len(at.FLOATS)
 _UNLIMITED = 1 << 62
 
 
@@ -177,7 +162,7 @@ class _Memory:
             **block_arrays(longest),
             spare=np.empty(2 * longest, np.int64),
             **running_arrays(longest),
-            counts=np.zeros(N_COUNTS, np.int64),
+            counts=np.zeros(at.N_COUNTS, np.int64),
             rows=np.empty((0, 0), np.int64),
             times=np.empty((0, 0)),
             shares=np.empty((N_SHARES, 0)),
@@ -216,38 +201,38 @@ def _replay_all(
         first, n = bounds[k], bounds[k + 1] - bounds[k]
         fitting = 0
         for slot in range(n):
-            floats[SUBMIT, slot], floats[RUN, slot] = jobs.submit[first + slot], jobs.run[first + slot]
-            floats[ESTIMATE, slot] = floats[WALLTIME, slot] = jobs.estimate[first + slot]
-            ints[NUMBER, slot] = slot
-            ints[UNITS, slot] = ints[PROCESSORS, slot] = jobs.processors[first + slot]
-            floats[WITHDRAWAL, slot] = jobs.withdrawn[first + slot]
-            if ints[UNITS, slot] <= units and not floats[WITHDRAWAL, slot] <= floats[SUBMIT, slot]:
+            floats[at.SUBMIT, slot], floats[at.RUN, slot] = jobs.submit[first + slot], jobs.run[first + slot]
+            floats[at.ESTIMATE, slot] = floats[at.WALLTIME, slot] = jobs.estimate[first + slot]
+            ints[at.NUMBER, slot] = slot
+            ints[at.UNITS, slot] = ints[at.PROCESSORS, slot] = jobs.processors[first + slot]
+            floats[at.WITHDRAWAL, slot] = jobs.withdrawn[first + slot]
+            if ints[at.UNITS, slot] <= units and not floats[at.WITHDRAWAL, slot] <= floats[at.SUBMIT, slot]:
                 arrivals[fitting] = slot
                 fitting += 1
         withdrawals = withdrawals_in_order(arrivals[:fitting], floats)
         events = Events(arrivals[:fitting], clock, progress, ends, order, finished, withdrawals)
         for vector in range(len(parameters)):
-            floats[START:WALLTIME, :n] = np.nan  # all that a simulation writes
+            floats[at.START : at.WALLTIME, :n] = np.nan  # all that a simulation writes
             counts[:] = 0
-            counts[FREE] = units
+            counts[at.FREE] = units
             progress[:] = 0
             for place in range(len(columns.parameters)):
                 columns.parameters[place] = parameters[vector, place]
             replay(False, events, guard, _UNLIMITED, _UNLIMITED, columns_address, pool_address, passes)
             for place in range(fitting):
                 slot = arrivals[place]
-                if np.isnan(floats[START, slot]):
+                if np.isnan(floats[at.START, slot]):
                     continue  # withdrawn
                 sums.ran[k, vector] += 1
-                time = floats[END, slot] - floats[START, slot]
-                response = floats[END, slot] - floats[SUBMIT, slot]
+                time = floats[at.END, slot] - floats[at.START, slot]
+                response = floats[at.END, slot] - floats[at.SUBMIT, slot]
                 if time > 0:
                     sums.slowdown[k, vector] += response / time
                 sums.bounded[k, vector] += max(response / max(time, tau), 1.0)
             if starts.shape[1] > 0:
                 for slot in range(n):
-                    sign = -1.0 if ints[BACKFILLED, slot] else 1.0
-                    starts[vector, first + slot] = sign * floats[START, slot]
+                    sign = -1.0 if ints[at.BACKFILLED, slot] else 1.0
+                    starts[vector, first + slot] = sign * floats[at.START, slot]
 
 
 # Classes of jobs
@@ -293,11 +278,11 @@ def replay_classes(
         raise ValueError("replay_classes counts units, and jobs have sets of nodes; use BatchSystem")
     rules = rules_of(config, exclusive=False, merge=True, nodes=False)
     parameters = parameters_of(config)
-    rules[CLASSES] = True
+    rules[at.CLASSES] = True
     n = len(jobs)
     memory = _Memory(rules, len(parameters), n)
     columns = memory.columns
-    columns.parameters[:], columns.counts[FREE] = parameters, units
+    columns.parameters[:], columns.counts[at.FREE] = parameters, units
     submit, run = jobs.submit_time.astype(np.float64), jobs.run_time.astype(np.float64)
     kills = config.on_overrun is OverrunRule.KILL
     stay = np.minimum(run, jobs.walltime) if kills else run
@@ -305,13 +290,14 @@ def replay_classes(
     guard = Safeguard(limits, run, np.full(n, np.nan), np.zeros(n))
     floats, ints = columns.floats, columns.ints
     floats[:] = np.nan
-    floats[SUBMIT], floats[RUN], floats[WITHDRAWAL] = submit, np.minimum(run, limits), jobs.withdrawals()
-    floats[ESTIMATE] = floats[WALLTIME] = jobs.walltime
-    ints[NUMBER], ints[LARGE] = np.arange(n), ~small
-    ints[UNITS] = ints[PROCESSORS] = jobs.processors
-    arrivals = np.flatnonzero((jobs.processors <= units) & ~(floats[WITHDRAWAL] <= submit))
-    coming = arrivals[floats[WITHDRAWAL, arrivals] < np.inf]
-    withdrawals = coming[np.argsort(floats[WITHDRAWAL, coming], kind="stable")]
+    floats[at.SUBMIT], floats[at.RUN] = submit, np.minimum(run, limits)
+    floats[at.WITHDRAWAL] = jobs.withdrawals()
+    floats[at.ESTIMATE] = floats[at.WALLTIME] = jobs.walltime
+    ints[at.NUMBER], ints[at.LARGE] = np.arange(n), ~small
+    ints[at.UNITS] = ints[at.PROCESSORS] = jobs.processors
+    arrivals = np.flatnonzero((jobs.processors <= units) & ~(floats[at.WITHDRAWAL] <= submit))
+    coming = arrivals[floats[at.WITHDRAWAL, arrivals] < np.inf]
+    withdrawals = coming[np.argsort(floats[at.WITHDRAWAL, coming], kind="stable")]
     events = Events.of(arrivals, withdrawals, n)
     replay(False, events, guard, _UNLIMITED, _UNLIMITED, *memory.addresses, reserving(rules))
-    return ClassReplay(floats[START], floats[END], guard.killed, guard.lost, ints[BACKFILLED] != 0)
+    return ClassReplay(floats[at.START], floats[at.END], guard.killed, guard.lost, ints[at.BACKFILLED] != 0)

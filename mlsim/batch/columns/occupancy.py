@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mlsim._jit import apart_kernel, kernel, last_bit, leaf_kernel, next_bit
 from mlsim._runtime.arrays import Ints
-from mlsim.batch.columns.job_table import FIRST_ROW, ROWS
+from mlsim.batch.columns.job_columns import FIRST_ROW, ROWS
 from mlsim.record import Occupancy
 from mlsim.record.growing_arrays import GrowingArray, let_go
 

@@ -8,19 +8,8 @@ from numpy.typing import NDArray
 
 from mlsim._jit import apart_kernel, kernel, leaf_kernel
 from mlsim._runtime.arrays import Ints
-from mlsim.batch.columns.job_columns import (
-    ACCASIM,
-    BLOCKS,
-    CQSIM,
-    EASY_AS,
-    FREE,
-    KILLS,
-    Columns,
-    change_room,
-    columns_at,
-    goes_before,
-)
-from mlsim.batch.columns.job_table import ESTIMATE, EXPECTED, HELD, PLANNED, RUN, START, UNITS, WALLTIME
+from mlsim.batch.columns import job_columns as col
+from mlsim.batch.columns.job_columns import Columns, change_room, columns_at, goes_before
 
 _SHIFT: Final = 7
 _SIZE: Final = 1 << _SHIFT
@@ -29,7 +18,7 @@ _ORDER, _HELD = range(2)
 
 
 def running_arrays(capacity: int, old: Mapping[str, NDArray[Any]] | None = None) -> dict[str, NDArray[Any]]:
-    """Return the arrays of running jobs that are fields of :class:`mlsim.batch.columns.job_columns.Columns`.
+    """Return the arrays of running jobs that are fields of :class:`mlsim.batch.columns.col.Columns`.
 
     They hold ``capacity`` jobs; the content of ``old`` arrays is kept.
     """
@@ -44,7 +33,7 @@ def running_arrays(capacity: int, old: Mapping[str, NDArray[Any]] | None = None)
 
 def running_slots(columns: Columns) -> Ints:
     """Return the slots of the running jobs, in order of expected end."""
-    order, held = columns.blocks[_ORDER, : columns.counts[BLOCKS]], columns.blocks[_HELD]
+    order, held = columns.blocks[_ORDER, : columns.counts[col.BLOCKS]], columns.blocks[_HELD]
     slots: Ints = columns.running.reshape(-1, _SIZE)[order][np.arange(_SIZE) < held[order, None]]
     return slots
 
@@ -71,16 +60,16 @@ def next_running(place: int, columns: Columns) -> int:
 @leaf_kernel
 def end_of_running(columns: Columns) -> int:
     """Return the place after the last one; the first one is 0."""
-    return int(columns.counts[BLOCKS] << _SHIFT)
+    return int(columns.counts[col.BLOCKS] << _SHIFT)
 
 
 @apart_kernel
 def first_after(time: float, columns: Columns) -> int:
     """Find the place of the first running job whose expected end lies after ``time``."""
-    low, high = 0, columns.counts[BLOCKS]
+    low, high = 0, columns.counts[col.BLOCKS]
     while low < high:  # blocks that begin up to the time
         middle = (low + high) >> 1
-        if columns.floats[EXPECTED, running_at(middle << _SHIFT, columns)] <= time:
+        if columns.floats[col.EXPECTED, running_at(middle << _SHIFT, columns)] <= time:
             low = middle + 1
         else:
             high = middle
@@ -91,7 +80,7 @@ def first_after(time: float, columns: Columns) -> int:
     end = high
     while low < high:
         middle = (low + high) >> 1
-        if columns.floats[EXPECTED, running_at(begin + middle, columns)] <= time:
+        if columns.floats[col.EXPECTED, running_at(begin + middle, columns)] <= time:
             low = middle + 1
         else:
             high = middle
@@ -104,7 +93,7 @@ def is_due(slot: int, now: float, columns: Columns) -> bool:
 
     Its end has only not been handled yet, as with ``ties: ends-first``; or it starts now, for no time.
     """
-    return bool(columns.floats[PLANNED, slot] == now or columns.floats[START, slot] == now)
+    return bool(columns.floats[col.PLANNED, slot] == now or columns.floats[col.START, slot] == now)
 
 
 # Changing them
@@ -113,10 +102,12 @@ def is_due(slot: int, now: float, columns: Columns) -> bool:
 @apart_kernel
 def _block_of(slot: int, columns: Columns) -> int:
     """Find which block in their order a job belongs to."""
-    low, high = 1, columns.counts[BLOCKS]
+    low, high = 1, columns.counts[col.BLOCKS]
     while low < high:
         middle = (low + high) >> 1
-        if goes_before(slot, running_at(middle << _SHIFT, columns), EXPECTED, columns.ints, columns.floats):
+        if goes_before(
+            slot, running_at(middle << _SHIFT, columns), col.EXPECTED, columns.ints, columns.floats
+        ):
             high = middle
         else:
             low = middle + 1
@@ -129,9 +120,8 @@ def _place_in(at: int, slot: int, columns: Columns) -> int:
     low, high = 0, columns.blocks[_HELD, columns.blocks[_ORDER, at]]
     while low < high:
         middle = (low + high) >> 1
-        if goes_before(
-            running_at((at << _SHIFT) + middle, columns), slot, EXPECTED, columns.ints, columns.floats
-        ):
+        other = running_at((at << _SHIFT) + middle, columns)
+        if goes_before(other, slot, col.EXPECTED, columns.ints, columns.floats):
             low = middle + 1
         else:
             high = middle
@@ -141,24 +131,24 @@ def _place_in(at: int, slot: int, columns: Columns) -> int:
 @apart_kernel
 def _open_block(at: int, columns: Columns) -> int:
     """Insert an empty block at a place in the order; return it."""
-    n, order = columns.counts[BLOCKS], columns.blocks[_ORDER]
+    n, order = columns.counts[col.BLOCKS], columns.blocks[_ORDER]
     block = order[n]
     for k in range(n, at, -1):
         order[k] = order[k - 1]
     order[at], columns.blocks[_HELD, block] = block, 0
-    columns.counts[BLOCKS] = n + 1
+    columns.counts[col.BLOCKS] = n + 1
     return int(block)
 
 
 @apart_kernel
 def _close_block(at: int, columns: Columns) -> None:
     """Remove a block from the order."""
-    n, order = columns.counts[BLOCKS] - 1, columns.blocks[_ORDER]
+    n, order = columns.counts[col.BLOCKS] - 1, columns.blocks[_ORDER]
     block = order[at]
     for k in range(at, n):
         order[k] = order[k + 1]
     order[n] = block
-    columns.counts[BLOCKS] = n
+    columns.counts[col.BLOCKS] = n
 
 
 @apart_kernel
@@ -175,7 +165,7 @@ def _move(block: int, first: int, other: int, columns: Columns) -> None:
 @apart_kernel
 def _join(at: int, columns: Columns) -> None:
     """Join a block with the next one, if they hold few jobs."""
-    if at < 0 or at + 1 >= columns.counts[BLOCKS]:
+    if at < 0 or at + 1 >= columns.counts[col.BLOCKS]:
         return
     block, other = columns.blocks[_ORDER, at], columns.blocks[_ORDER, at + 1]
     if columns.blocks[_HELD, block] + columns.blocks[_HELD, other] <= _SIZE // 2:
@@ -186,7 +176,7 @@ def _join(at: int, columns: Columns) -> None:
 @apart_kernel
 def add_running(slot: int, columns: Columns) -> None:
     """Add a job to the running ones."""
-    if columns.counts[BLOCKS] == 0:
+    if columns.counts[col.BLOCKS] == 0:
         _open_block(0, columns)
     at = _block_of(slot, columns)
     block = columns.blocks[_ORDER, at]
@@ -223,7 +213,7 @@ def expect_end(slot: int, end: float, address: int) -> None:
     """Expect a running job to end at another time (s)."""
     columns = columns_at(address)
     remove_running(slot, columns)
-    columns.floats[EXPECTED, slot] = end
+    columns.floats[col.EXPECTED, slot] = end
     change_room(columns)
     add_running(slot, columns)
 
@@ -245,16 +235,16 @@ def leave_time(end: float, start: float, walltime: float, kills: bool) -> float:
 @leaf_kernel
 def overdue_end(now: float, columns: Columns) -> float:
     """Return when jobs that outlived their estimates are expected to end; AccaSim believes in their past."""
-    return now if columns.rules[EASY_AS] == ACCASIM else now + OVERDUE_GRACE
+    return now if columns.rules[col.EASY_AS] == col.ACCASIM else now + OVERDUE_GRACE
 
 
 @leaf_kernel
 def reserved_time(slot: int, columns: Columns) -> float:
     """Return for how long (s) a waiting job asks for room: its estimate, or how long it will run (cqsim)."""
-    if columns.rules[EASY_AS] != CQSIM:
-        return float(columns.floats[ESTIMATE, slot])
-    kills = columns.rules[KILLS] != 0
-    return leave_time(columns.floats[RUN, slot], 0.0, columns.floats[WALLTIME, slot], kills)
+    if columns.rules[col.EASY_AS] != col.CQSIM:
+        return float(columns.floats[col.ESTIMATE, slot])
+    kills = columns.rules[col.KILLS] != 0
+    return leave_time(columns.floats[col.RUN, slot], 0.0, columns.floats[col.WALLTIME, slot], kills)
 
 
 @leaf_kernel
@@ -270,7 +260,7 @@ def stay_end(begin: float, duration: float) -> float:
 @leaf_kernel
 def open_profile(segment: int, columns: Columns) -> None:
     """Begin with what is free now."""
-    columns.profile_free[segment] = columns.counts[FREE]
+    columns.profile_free[segment] = columns.counts[col.FREE]
 
 
 @leaf_kernel
@@ -282,19 +272,19 @@ def copy_segment(segment: int, source: int, columns: Columns) -> None:
 @leaf_kernel
 def expect_held(slot: int, segment: int, columns: Columns) -> None:
     """Add to a segment the units that a job still holds: not again those that it has released early."""
-    columns.profile_free[segment] += columns.ints[HELD, slot]
+    columns.profile_free[segment] += columns.ints[col.HELD, slot]
 
 
 @leaf_kernel
 def fits_segment(slot: int, segment: int, columns: Columns) -> bool:
     """Whether enough units for a job are free in a segment."""
-    return bool(columns.ints[UNITS, slot] <= columns.profile_free[segment])
+    return bool(columns.ints[col.UNITS, slot] <= columns.profile_free[segment])
 
 
 @leaf_kernel
 def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns) -> None:
     """Add the units of a job to segments, up to the last one (sign 1), or take them (-1)."""
-    units, segment = sign * columns.ints[UNITS, slot], first
+    units, segment = sign * columns.ints[col.UNITS, slot], first
     while segment != last:
         columns.profile_free[segment] += units
         segment = columns.profile_next[segment]

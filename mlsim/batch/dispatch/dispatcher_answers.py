@@ -12,21 +12,8 @@ from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators import node_arrays, node_fit
 from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators.node_arrays import Nodes, free_of_each, nodes_at
-from mlsim.batch.columns.job_columns import EXCLUSIVE, Columns, IntColumn, columns_at
-from mlsim.batch.columns.job_table import (
-    ESTIMATE,
-    FIRST_ROW,
-    HELD,
-    JOB_ID,
-    NODE_SET,
-    NUMBER,
-    PROCESSORS,
-    ROWS,
-    START,
-    SUBMIT,
-    UNITS,
-    JobTable,
-)
+from mlsim.batch.columns import job_columns as col
+from mlsim.batch.columns.job_columns import Columns, IntColumn, JobTable, columns_at
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, run_of
 from mlsim.batch.columns.running_jobs import OVERDUE_GRACE, running_slots
 from mlsim.batch.matrix import node_future
@@ -81,13 +68,13 @@ def held_by(slots: IntColumn, columns: int, nodes: int) -> tuple[IntColumn, IntC
     s, room = columns_at(columns), nodes_at(nodes)
     most = 0
     for k in range(len(slots)):
-        most += s.ints[HELD, slots[k]]
+        most += s.ints[col.HELD, slots[k]]
     job, node, units = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     n = 0
     for k in range(len(slots)):
         slot = slots[k]
-        first = s.ints[FIRST_ROW, slot]
-        for row in range(first, first + s.ints[ROWS, slot]):
+        first = s.ints[col.FIRST_ROW, slot]
+        for row in range(first, first + s.ints[col.ROWS, slot]):
             if np.isnan(s.times[FINISH, row]):
                 for held in range(s.rows[NODE, row], s.rows[NODE, row] + s.rows[COUNT, row]):
                     if room.capacity[held, 0] == 0:
@@ -259,7 +246,7 @@ class Answers:
         return slot
 
     def _place(self, slot: int) -> str:
-        return f"{self._title}: job {self._columns.ints[JOB_ID, slot]} at {self._now:g} s"
+        return f"{self._title}: job {self._columns.ints[col.JOB_ID, slot]} at {self._now:g} s"
 
     def _start(self, slot: int, answer: Start) -> None:
         backfilled = self._ask(bool, answer.backfilled)
@@ -270,10 +257,10 @@ class Answers:
                 where = kept_off if self._nodes.settings[at.DRAINS] else ""
                 raise InputError(f"{self._place(slot)}: does not fit on what is free{where}")
             return
-        units, nodes = int(self._columns.ints[UNITS, slot]), self._nodes
+        units, nodes = int(self._columns.ints[col.UNITS, slot]), self._nodes
         placement = _placement(self._place(slot), answer.nodes, units, len(nodes.free))
         for node in np.flatnonzero(placement).tolist():
-            if len(nodes.node_sets) and not nodes.node_sets[self._columns.ints[NODE_SET, slot], node]:
+            if len(nodes.node_sets) and not nodes.node_sets[self._columns.ints[col.NODE_SET, slot], node]:
                 raise InputError(
                     f"{self._place(slot)}: may not use node {node}; see view.node_sets, and its row in "
                     "view.waiting.node_set"
@@ -304,7 +291,7 @@ class Answers:
         nodes = self._nodes
         if not nodes.settings[at.CAPPED]:
             return
-        each = 1 if self._columns.rules[EXCLUSIVE] else int(nodes.request[slot, 0])
+        each = 1 if self._columns.rules[col.EXCLUSIVE] else int(nodes.request[slot, 0])
         added = each * int(placement @ nodes.power)
         if added > nodes.settings[at.POWER_LEFT]:
             raise InputError(
@@ -314,7 +301,7 @@ class Answers:
 
     def _check_drains(self, slot: int, placement: Ints) -> None:
         """Refuse nodes with a drain announced before the job's expected end."""
-        end = self._now + float(self._columns.floats[ESTIMATE, slot])
+        end = self._now + float(self._columns.floats[col.ESTIMATE, slot])
         for node in np.flatnonzero(placement).tolist():
             drained = drained_from(node, end, self._places[1])
             if drained < np.inf:
@@ -356,24 +343,24 @@ class OwnOfJobs:
 
 def by_arrival(slots: Ints, table: JobTable) -> Ints:
     """Order slots by arrival in the queue, then by place in the log."""
-    return slots[np.lexsort((table.ints[NUMBER, slots], table.floats[SUBMIT, slots]))]
+    return slots[np.lexsort((table.ints[col.NUMBER, slots], table.floats[col.SUBMIT, slots]))]
 
 
 def waiting_jobs(slots: Ints, table: JobTable, nodes: Nodes, own: OwnOfJobs) -> WaitingJobs:
     """Copy the columns of waiting jobs."""
     labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
     return WaitingJobs(
-        number=frozen(table.ints[NUMBER, slots]),
-        job_id=frozen(table.ints[JOB_ID, slots]),
-        submit_time=frozen(table.floats[SUBMIT, slots]),
-        estimate=frozen(table.floats[ESTIMATE, slots]),
-        processors=frozen(table.ints[PROCESSORS, slots]),
-        units=frozen(table.ints[UNITS, slots]),
+        number=frozen(table.ints[col.NUMBER, slots]),
+        job_id=frozen(table.ints[col.JOB_ID, slots]),
+        submit_time=frozen(table.floats[col.SUBMIT, slots]),
+        estimate=frozen(table.floats[col.ESTIMATE, slots]),
+        processors=frozen(table.ints[col.PROCESSORS, slots]),
+        units=frozen(table.ints[col.UNITS, slots]),
         request=frozen(nodes.request[slots]),
         **labels,
-        columns=own.of(table.ints[NUMBER, slots]),
+        columns=own.of(table.ints[col.NUMBER, slots]),
         shares=frozen(nodes.shares[slots]),
-        node_set=frozen(table.ints[NODE_SET, slots]),
+        node_set=frozen(table.ints[col.NODE_SET, slots]),
     )
 
 
@@ -382,20 +369,20 @@ def running_jobs(
 ) -> RunningJobs:
     """Copy the columns of running jobs and their allocations; ``places`` are those of :func:`view_of`."""
     labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
-    expected = table.floats[START, slots] + table.floats[ESTIMATE, slots]
+    expected = table.floats[col.START, slots] + table.floats[col.ESTIMATE, slots]
     job, node, units = held_by(slots, *places)
     return RunningJobs(
-        number=frozen(table.ints[NUMBER, slots]),
-        job_id=frozen(table.ints[JOB_ID, slots]),
-        start_time=frozen(table.floats[START, slots]),
+        number=frozen(table.ints[col.NUMBER, slots]),
+        job_id=frozen(table.ints[col.JOB_ID, slots]),
+        start_time=frozen(table.floats[col.START, slots]),
         expected_end=frozen(np.maximum(expected, now + OVERDUE_GRACE)),
-        units=frozen(table.ints[HELD, slots]),
+        units=frozen(table.ints[col.HELD, slots]),
         request=frozen(nodes.request[slots]),
         **labels,
         held_job=frozen(job),
         held_node=frozen(node),
         held_units=frozen(units),
-        columns=own.of(table.ints[NUMBER, slots]),
+        columns=own.of(table.ints[col.NUMBER, slots]),
         shares=frozen(nodes.shares[slots]),
     )
 

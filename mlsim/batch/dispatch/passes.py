@@ -11,7 +11,6 @@ from mlsim.batch.backfill.easy import backfill, is_put_off, keep_reservation, st
 from mlsim.batch.backfill.reservations import backfill_several
 from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns.job_columns import Columns, IntColumn, columns_at
-from mlsim.batch.columns.job_table import PLANNED
 from mlsim.batch.columns.running_jobs import first_after, next_running, running_at
 from mlsim.batch.order.queue import enqueue, find_head, find_next_head, leave, order_queue, sort_by_keys, tidy
 from mlsim.batch.room import room as machine
@@ -70,7 +69,7 @@ def _end_due_jobs(now: float, columns: Columns, room: Room) -> None:
     n, place, due = 0, 0, first_after(now, columns)
     while place < due:
         slot = running_at(place, columns)
-        if columns.floats[PLANNED, slot] == now:
+        if columns.floats[at.PLANNED, slot] == now:
             columns.spare[n] = slot
             n += 1
         place = next_running(place, columns)

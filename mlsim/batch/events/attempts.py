@@ -8,26 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mlsim._runtime.arrays import Ints
-from mlsim.batch.clock.event_clock import Clock, Event, Order
-from mlsim.batch.columns.job_table import (
-    BACKFILLED,
-    CORES,
-    END,
-    ESTIMATE,
-    NUMBER,
-    PLANNED,
-    RUN,
-    START,
-    STATE,
-    WALLTIME,
-    JobTable,
-)
+from mlsim.batch.clock.event_clock import Event, Order
+from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns.occupancy import BEGIN, COUNT, FINISH, NODE_CORES
 from mlsim.batch.columns.running_jobs import leave_time
+from mlsim.batch.events.estimates import JobClasses
 from mlsim.batch.events.handler import Handler, Transitions
 from mlsim.batch.job_recorder import JobRecorder
-from mlsim.batch.predictors.weekly_forests import JobClasses
-from mlsim.batch.state.batch_state import BatchState
 from mlsim.coordination import Forecast, NodeFailed
 from mlsim.record import Attempts, Jobs, JobState, empty
 from mlsim.scenario import BatchConfig
@@ -35,7 +22,8 @@ from mlsim.scenario.words import FailureRule, OverrunRule
 
 NO_NODE = -1  # in place of the failed node where the safeguard ended the attempt
 
-_SHRINKING = (RUN, ESTIMATE, WALLTIME)  # columns from which the work that an attempt saved is subtracted
+# Columns from which the work that an attempt saved is subtracted.
+_SHRINKING = (at.RUN, at.ESTIMATE, at.WALLTIME)
 
 _NODE = 1  # place of the node in an attempt
 
@@ -58,10 +46,8 @@ class _Past:
 class Restarts(Handler):
     """Ends attempts at failures of nodes and at the safeguard, and records them (``batch.on_failure``)."""
 
-    def __init__(
-        self, state: BatchState, clock: Clock, transitions: Transitions, config: BatchConfig
-    ) -> None:
-        self._state, self._clock, self._transitions = state, clock, transitions
+    def __init__(self, transitions: Transitions, config: BatchConfig) -> None:
+        super().__init__(transitions)
         self._rule = config.on_failure
         self._most = config.most_restarts
         self._checkpoint = config.checkpoint
@@ -75,7 +61,7 @@ class Restarts(Handler):
         if self._may_restart(slot):
             self.restart(slot, node)
             return
-        state.table.ints[STATE, slot] = JobState.FAILED
+        state.table.ints[at.STATE, slot] = JobState.FAILED
         self._transitions.end(slot, JobState.FAILED)
         state.ending.remove(slot)
         state.end(slot, now)
@@ -110,11 +96,11 @@ class Restarts(Handler):
         if past is None:
             run_time, estimate, walltime = (float(floats[column, slot]) for column in _SHRINKING)
             past = self._pasts[slot] = _Past(state.number(slot), run_time, estimate, walltime, [])
-        past.cores, past.backfilled = int(ints[CORES, slot]), int(ints[BACKFILLED, slot])
-        start = float(floats[START, slot])
+        past.cores, past.backfilled = int(ints[at.CORES, slot]), int(ints[at.BACKFILLED, slot])
+        start = float(floats[at.START, slot])
         kept = 0.0 if node == NO_NODE else self._kept(now - start)
-        floats[RUN, slot] -= kept
-        for column in (ESTIMATE, WALLTIME):
+        floats[at.RUN, slot] -= kept
+        for column in (at.ESTIMATE, at.WALLTIME):
             time = float(floats[column, slot])
             floats[column, slot] = time - kept if time > kept else min(time, _SHORTEST_ESTIMATE)
         # A job that can keep work holds all its nodes to its end.
@@ -157,9 +143,9 @@ class Restarts(Handler):
             return False
         table = self._state.table
         _, _, start, end, *_ = past.attempts.pop()
-        table.floats[START, slot], table.floats[END, slot] = start, end
-        table.ints[CORES, slot], table.ints[BACKFILLED, slot] = past.cores, past.backfilled
-        table.ints[STATE, slot] = JobState.FAILED
+        table.floats[at.START, slot], table.floats[at.END, slot] = start, end
+        table.ints[at.CORES, slot], table.ints[at.BACKFILLED, slot] = past.cores, past.backfilled
+        table.ints[at.STATE, slot] = JobState.FAILED
         return True
 
     def record(self) -> Attempts:
@@ -179,15 +165,13 @@ class JobEnds(Handler):
 
     def __init__(
         self,
-        state: BatchState,
-        clock: Clock,
         transitions: Transitions,
         restarts: Restarts,
         classes: JobClasses | None,
         config: BatchConfig,
         cancels: bool,
     ) -> None:
-        self._state, self._clock, self._transitions = state, clock, transitions
+        super().__init__(transitions)
         self._restarts, self._classes = restarts, classes
         self._kills = config.on_overrun is OverrunRule.KILL
         self._events: dict[int, Event] | None = {} if cancels else None  # by slot
@@ -195,11 +179,12 @@ class JobEnds(Handler):
     def on_forecast(self, slot: int, _now: float, forecast: Forecast) -> None:
         """Schedule the end of a job; ``planned_end`` is when it leaves."""
         floats = self._state.table.floats
-        end = leave_time(forecast.end, float(floats[START, slot]), float(floats[WALLTIME, slot]), self._kills)
+        start, walltime = float(floats[at.START, slot]), float(floats[at.WALLTIME, slot])
+        end = leave_time(forecast.end, start, walltime, self._kills)
         handler = self._kill if end < forecast.end else self._complete
-        if self._classes is not None and (limit := floats[START, slot] + self._classes.limit(slot)) < end:
+        if self._classes is not None and (limit := start + self._classes.limit(slot)) < end:
             end, handler = float(limit), self._restart_as_large
-        floats[PLANNED, slot] = end
+        floats[at.PLANNED, slot] = end
         event = self._clock.at(end, Order.END, handler, slot)
         if self._events is not None:
             if slot in self._events:
@@ -216,7 +201,7 @@ class JobEnds(Handler):
         self._clock.event_over()
 
     def _kill(self, event: Event) -> None:
-        self._state.table.ints[STATE, event.subject] = JobState.KILLED
+        self._state.table.ints[at.STATE, event.subject] = JobState.KILLED
         self._transitions.end(event.subject, JobState.KILLED)
         self._clock.event_over()
 
@@ -230,14 +215,14 @@ class JobEnds(Handler):
 class DispatchTimes(Handler):
     """Records the wall-clock time of the pass that started each job."""
 
-    def __init__(self, table: JobTable) -> None:
-        self._table = table
+    def __init__(self, transitions: Transitions) -> None:
+        super().__init__(transitions)
         self._numbers: list[Ints] = []
         self._seconds = array("d")
 
     def on_start(self, slots: Ints, _now: float, seconds: float) -> None:
         """Record a pass that started jobs."""
-        self._numbers.append(self._table.ints[NUMBER, slots])
+        self._numbers.append(self._state.table.ints[at.NUMBER, slots])
         self._seconds.append(seconds)
 
     def add_columns(self, jobs: Jobs) -> Jobs:
@@ -252,7 +237,8 @@ class DispatchTimes(Handler):
 class Departures(Handler):
     """Moves the rows of jobs that have left to the recorder, many at a time; ``count`` are all so far."""
 
-    def __init__(self, recorder: JobRecorder) -> None:
+    def __init__(self, transitions: Transitions, recorder: JobRecorder) -> None:
+        super().__init__(transitions)
         self._recorder = recorder
         self._slots: list[int] = []
         self.count = 0

@@ -8,10 +8,9 @@ from heapq import heappop, heappush
 import numpy as np
 
 from mlsim._runtime.arrays import Ints, Mask
-from mlsim.batch.clock.event_clock import Clock, Event, Order
-from mlsim.batch.columns.job_table import NUMBER, SUBMIT, WITHDRAWAL
+from mlsim.batch.clock.event_clock import Event, Order
+from mlsim.batch.columns.job_columns import NUMBER, SUBMIT, WITHDRAWAL
 from mlsim.batch.events.handler import Handler, Transitions
-from mlsim.batch.state.batch_state import BatchState
 from mlsim.record import Jobs
 from mlsim.record.growing_arrays import zeros
 from mlsim.workload.workload_dependencies import Dependencies
@@ -28,15 +27,9 @@ class Dependants(Handler):
     """
 
     def __init__(
-        self,
-        state: BatchState,
-        clock: Clock,
-        transitions: Transitions,
-        plan: Dependencies,
-        feedback: bool,
-        submissions_first: bool,
+        self, transitions: Transitions, plan: Dependencies, feedback: bool, submissions_first: bool
     ) -> None:
-        self._state, self._clock, self._transitions = state, clock, transitions
+        super().__init__(transitions)
         self._feedback = feedback
         self._order = Order.ELIGIBLE if submissions_first else Order.HELD
         self._plan = plan
@@ -53,7 +46,7 @@ class Dependants(Handler):
         # A heap: those of a block come by reason, not by time.
         self._announced: list[tuple[float, int, bool]] = []
         self._reached = -1  # number of the job that was submitted last
-        state.to_come += [self._pending, self._announced]
+        self._state.to_come += [self._pending, self._announced]
 
     def on_admission(self, _block: JobBlock, slots: Ints, accepted: Mask) -> None:
         """Note the next jobs that will be submitted; with feedback, some may become eligible before that."""

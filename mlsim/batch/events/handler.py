@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.clock.event_clock import Clock
-from mlsim.batch.columns.job_table import ESTIMATE, NUMBER, STATE
+from mlsim.batch.columns.job_columns import ESTIMATE, NUMBER, STATE
 from mlsim.batch.job_recorder import RejectionLog
 from mlsim.batch.state.batch_state import BatchState
 from mlsim.coordination import Forecast
@@ -20,9 +20,13 @@ class Handler:
     """One concern of the batch level: submissions, outages, releases, power caps ...
 
     A handler schedules events of its own on the clock, and overrides the methods below for the transitions of
-    jobs that concern it. It gets the state, the clock and the transitions, never the batch system. A method
-    that a class does not override is never called, so that it costs nothing.
+    jobs that concern it. It gets the transitions, with the state and the clock, never the batch system. A
+    method that a class does not override is never called, so that it costs nothing.
     """
+
+    def __init__(self, transitions: "Transitions") -> None:
+        self._transitions = transitions
+        self._state, self._clock = transitions.state, transitions.clock
 
     def on_begin(self) -> None:
         """Schedule the events that are known at time 0."""
@@ -72,7 +76,7 @@ class Transitions:
     """Changes the state of jobs, and calls the handlers that listen, in the order of the list of handlers."""
 
     def __init__(self, state: BatchState, clock: Clock) -> None:
-        self._state, self._clock = state, clock
+        self.state, self.clock = state, clock
         self.rejections = RejectionLog()
         self.connect(())
 
@@ -99,32 +103,32 @@ class Transitions:
     def arrive(self, slots: Ints) -> None:
         """Announce jobs that enter the queue in the next pass."""
         for listener in self._arrival:
-            listener(slots, self._clock.time)
+            listener(slots, self.clock.time)
 
     def queue_up(self, slots: Ints) -> None:
         """Add jobs that are not among the submissions of the block to the arrivals; request a pass."""
         if len(slots):
             self.arrive(slots)
-            self._state.add_arrivals(slots)
-            self._clock.event_over()
+            self.state.add_arrivals(slots)
+            self.clock.event_over()
 
     def reject(self, slots: list[int], reason: str) -> None:
         """Reject jobs."""
-        self._state.table.ints[STATE, slots] = JobState.REJECTED
-        self.rejections.add(self._state.table.ints[NUMBER, slots], reason)
+        self.state.table.ints[STATE, slots] = JobState.REJECTED
+        self.rejections.add(self.state.table.ints[NUMBER, slots], reason)
         self.depart(slots)
 
     def reject_unseen(self, slots: list[int], at: float | NDArray[np.float64], reason: str) -> None:
         """Reject jobs, at these times, that no dispatcher has seen."""
-        self._state.table.floats[ESTIMATE, slots] = np.nan
+        self.state.table.floats[ESTIMATE, slots] = np.nan
         self.conclude(slots, at, completed=False)
         self.reject(slots, reason)
 
     def withdraw_unseen(self, slots: list[int], at: float | NDArray[np.float64]) -> None:
         """Withdraw jobs, at these times, that no dispatcher has seen."""
-        self._state.table.floats[ESTIMATE, slots] = np.nan
+        self.state.table.floats[ESTIMATE, slots] = np.nan
         self.conclude(slots, at, completed=False)
-        self._state.table.ints[STATE, slots] = JobState.WITHDRAWN
+        self.state.table.ints[STATE, slots] = JobState.WITHDRAWN
         self.depart(slots)
 
     # Runs
@@ -133,7 +137,7 @@ class Transitions:
         """Start the applications of jobs that a pass has started."""
         for listener in self._start:
             listener(slots, now, seconds)
-        launch = self._state.applications.launch
+        launch = self.state.applications.launch
         for slot in slots.tolist():
             self.forecast(slot, now, launch(slot, now))
 
@@ -144,16 +148,16 @@ class Transitions:
 
     def end(self, slot: int, outcome: JobState) -> None:
         """End a running job for good; its units are freed in the next pass."""
-        now = self._clock.time
+        now = self.clock.time
         if outcome is JobState.COMPLETED:
             for before in self._completion:
                 before(slot)
-        self._state.applications.finish(slot, now, outcome)
+        self.state.applications.finish(slot, now, outcome)
         self.end_attempt(slot, now)
         if outcome is not JobState.FAILED:  # how long a failed job would have run is not known
             for listener in self._run_time:
                 listener(slot, now)
-        self._state.ending.append(slot)
+        self.state.ending.append(slot)
         self.conclude([slot], now, completed=outcome is JobState.COMPLETED)
 
     def end_attempt(self, slot: int, now: float) -> None:
@@ -163,8 +167,8 @@ class Transitions:
 
     def free_ended(self) -> None:
         """Free the units of jobs that end now at once, rather than in the pass."""
-        for slot in self._state.ending:
-            self._state.end(slot, self._clock.time)
+        for slot in self.state.ending:
+            self.state.end(slot, self.clock.time)
         self.depart_ended()
 
     # Afterwards
@@ -172,7 +176,7 @@ class Transitions:
     def conclude(self, slots: list[int] | Ints, at: float | NDArray[np.float64], *, completed: bool) -> None:
         """Announce that jobs end for good, at these times."""
         if self._outcome:
-            numbers = self._state.table.ints[NUMBER, slots].tolist()
+            numbers = self.state.table.ints[NUMBER, slots].tolist()
             times = np.broadcast_to(at, len(slots)).tolist()
             for listener in self._outcome:
                 listener(numbers, times, completed)
@@ -184,9 +188,9 @@ class Transitions:
 
     def depart_ended(self) -> None:
         """Announce the departure of the jobs whose units have been freed at this timestamp."""
-        if self._state.ending:
-            self.depart(self._state.ending)
-            self._state.ending.clear()
+        if self.state.ending:
+            self.depart(self.state.ending)
+            self.state.ending.clear()
 
 
 def _listeners(handlers: Sequence[Handler], name: str) -> tuple[Callable[..., Any], ...]:

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mlsim.batch.clock.event_clock import Clock, Event, Order
+from mlsim.batch.clock.event_clock import Event, Order
 from mlsim.batch.events.attempts import Restarts
 from mlsim.batch.events.handler import Handler, Transitions
 from mlsim.batch.room.pool import AnnouncedDrain
-from mlsim.batch.room.power_cap import PowerCap
-from mlsim.batch.state.batch_state import BatchState
+from mlsim.batch.room.unit_requests import PowerCap
 from mlsim.record import OutageKind, Outages
 from mlsim.scenario import PlatformConfig
 from mlsim.scenario.amount_types import node_ranges
@@ -92,10 +91,8 @@ class OutagePlan:
 class OutageCalendar(Handler):
     """Removes nodes from service according to a plan, and records the outages."""
 
-    def __init__(
-        self, state: BatchState, clock: Clock, transitions: Transitions, plan: OutagePlan, restarts: Restarts
-    ) -> None:
-        self._state, self._clock, self._transitions = state, clock, transitions
+    def __init__(self, transitions: Transitions, plan: OutagePlan, restarts: Restarts) -> None:
+        super().__init__(transitions)
         self._plan, self._restarts = plan, restarts
         self._nodes, self._kinds = array("q"), array("b")
         self._starts, self._ends = array("d"), array("d")
@@ -229,8 +226,9 @@ class OutageCalendar(Handler):
 class PowerLevels(Handler):
     """Changes the power cap at the times of its levels."""
 
-    def __init__(self, state: BatchState, clock: Clock, cap: PowerCap) -> None:
-        self._state, self._clock, self._cap = state, clock, cap
+    def __init__(self, transitions: Transitions, cap: PowerCap) -> None:
+        super().__init__(transitions)
+        self._cap = cap
 
     def on_begin(self) -> None:
         """Schedule the levels."""

@@ -7,21 +7,13 @@ from typing import Any
 import numpy as np
 import simpy
 
+from mlsim import coordination
 from mlsim._runtime.arrays import Ints
-from mlsim.batch.clock.event_clock import Clock, Event, Order
-from mlsim.batch.columns.job_table import ESTIMATE, EXECUTABLE, JOB_ID, START
+from mlsim.batch.clock.event_clock import Event, Order
+from mlsim.batch.columns.job_columns import ESTIMATE, EXECUTABLE, JOB_ID, START
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
 from mlsim.batch.events.handler import Handler, Transitions
-from mlsim.batch.state.batch_state import Attempt, BatchState
-from mlsim.coordination import (
-    Answer,
-    Forecast,
-    MessageLog,
-    NodeReturned,
-    ReleaseAccepted,
-    ReleaseRejected,
-    ReleaseRequest,
-)
+from mlsim.batch.state.batch_state import Attempt
 from mlsim.scenario.batch_section import CoordinationConfig
 from mlsim.scenario.words import AnswerRule, ReleasedNodes
 
@@ -42,22 +34,17 @@ class Releases(Handler):
     """Releases idle nodes according to forecasts, and returns nodes to their owners (``reclaim``)."""
 
     def __init__(
-        self,
-        state: BatchState,
-        clock: Clock,
-        transitions: Transitions,
-        log: MessageLog,
-        coordination: CoordinationConfig,
+        self, transitions: Transitions, log: coordination.MessageLog, config: CoordinationConfig
     ) -> None:
-        self._state, self._clock, self._transitions = state, clock, transitions
+        super().__init__(transitions)
         self._log = log
-        self._reclaims = coordination.reclaim
-        self._short_first = coordination.released_nodes is ReleasedNodes.SHORT_FIRST
+        self._reclaims = config.reclaim
+        self._short_first = config.released_nodes is ReleasedNodes.SHORT_FIRST
         self._jobs: dict[int, _Held] = {}
         self._lent: dict[int, list[int]] = {}  # node -> slots of the running jobs that gave it up, in order
         self._released_now: list[tuple[int, int]] = []  # nodes and cores, since the last pass
 
-    def on_forecast(self, slot: int, now: float, forecast: Forecast) -> None:
+    def on_forecast(self, slot: int, now: float, forecast: coordination.Forecast) -> None:
         """Schedule the release of every node but the last for the arrival of its message.
 
         The last one stays with the job, so that the job is never without a node before its end.
@@ -128,7 +115,7 @@ class Releases(Handler):
         job = self._jobs[slot]
         job.row_of[node] = self._state.return_node(slot, node, now)
         job.yielded.discard(node)
-        message = NodeReturned(int(self._state.table.ints[JOB_ID, slot]), node, now)
+        message = coordination.NodeReturned(int(self._state.table.ints[JOB_ID, slot]), node, now)
         arrival = self._log.send(job.number, message)
         self._clock.at(arrival, Order.MESSAGE, self._node_arrives, (slot, job, message))
 
@@ -161,17 +148,15 @@ class ReleaseNegotiator(Handler):
 
     def __init__(
         self,
-        state: BatchState,
-        clock: Clock,
         transitions: Transitions,
         releases: Releases,
-        log: MessageLog,
-        coordination: CoordinationConfig,
+        log: coordination.MessageLog,
+        config: CoordinationConfig,
     ) -> None:
-        self._state, self._clock, self._transitions = state, clock, transitions
+        super().__init__(transitions)
         self._releases, self._log = releases, log
         # Whether applications give up nodes that they could use, and so have a claim to them.
-        self._lends = coordination.answer is not AnswerRule.IDLE_ONLY
+        self._lends = config.answer is not AnswerRule.IDLE_ONLY
         self._history: dict[int, tuple[float, int]] = {}  # executable -> sum of idle shares, runs
         self._asked_for: set[int] = set()
         self._is_asking = False
@@ -223,7 +208,7 @@ class ReleaseNegotiator(Handler):
             missing = self._missing(head, attempt)
             if missing <= 0:
                 break
-            request = ReleaseRequest(
+            request = coordination.ReleaseRequest(
                 self._job_id(slot) if self._state.number(slot) == asked[0] else -1,
                 clock.time,
                 missing,
@@ -232,19 +217,19 @@ class ReleaseNegotiator(Handler):
             )
             yield clock.until(self._log.send(asked[0], request), Order.MESSAGE)
             answer = self._answer(slot, asked, request)
-            if isinstance(answer, ReleaseAccepted):
+            if isinstance(answer, coordination.ReleaseAccepted):
                 self._promised += self._releases.promise(slot, answer.nodes, self._lends)
             yield clock.until(self._log.send(asked[0], answer), Order.MESSAGE)
         self._is_asking = False
         clock.request_pass()
 
-    def _answer(self, slot: int, asked: Attempt, request: ReleaseRequest) -> Answer:
+    def _answer(self, slot: int, asked: Attempt, request: coordination.ReleaseRequest) -> coordination.Answer:
         now = self._clock.time
         self._transitions.free_ended()
         if self._state.attempt(slot) != asked or slot not in self._state.running():
-            return ReleaseRejected(request.job, now, "the job has ended")
+            return coordination.ReleaseRejected(request.job, now, "the job has ended")
         answer, forecast = self._state.applications.request_release(slot, now, request)
-        if isinstance(answer, ReleaseAccepted):
+        if isinstance(answer, coordination.ReleaseAccepted):
             self._transitions.forecast(slot, now, forecast)
         return answer
 

@@ -1,24 +1,18 @@
 """Jobs on their way into the queue: submissions, withdrawals, and a dispatcher that rejects all of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mlsim._runtime.arrays import Ints, Mask
-from mlsim.batch.clock.event_clock import Clock, Event, Order
-from mlsim.batch.columns.job_table import ESTIMATE, SUBMIT, WITHDRAWAL
+from mlsim.batch.clock.event_clock import Event, Order
+from mlsim.batch.columns.job_columns import ESTIMATE, SUBMIT, WITHDRAWAL
 from mlsim.batch.events.attempts import Departures
 from mlsim.batch.events.dependency_events import Dependants
 from mlsim.batch.events.handler import Handler, Transitions
-from mlsim.batch.state.batch_state import BatchState
+from mlsim.record.growing_arrays import GrowingTimes
 from mlsim.workload.workload_jobs import JobBlock
-
-if TYPE_CHECKING:
-    from mlsim.record.growing_arrays import GrowingTimes
 
 REJECTS_ALL = "the dispatcher rejects every job"  # reason of rejections by `dispatcher: reject`
 
@@ -32,8 +26,6 @@ class Submissions(Handler):
 
     def __init__(
         self,
-        state: BatchState,
-        clock: Clock,
         transitions: Transitions,
         departures: Departures,
         pass_times: GrowingTimes,
@@ -41,7 +33,7 @@ class Submissions(Handler):
         dependants: Dependants | None,
         feedback: bool,
     ) -> None:
-        self._state, self._clock, self._transitions = state, clock, transitions
+        super().__init__(transitions)
         self._departures, self._pass_times = departures, pass_times
         self._one_by_one = ties[0]
         self._order = Order.FIRST if ties[1] else Order.SUBMISSION
@@ -120,9 +112,6 @@ class Submissions(Handler):
 class Misfits(Handler):
     """Rejects jobs that no set of nodes could hold, when they are submitted."""
 
-    def __init__(self, state: BatchState, transitions: Transitions) -> None:
-        self._state, self._transitions = state, transitions
-
     def on_admission(self, block: JobBlock, slots: Ints, accepted: Mask) -> None:
         """Reject the jobs of a block that never fit, by reason."""
         submits = self._state.table.floats[SUBMIT]
@@ -139,15 +128,9 @@ class Withdrawals(Handler):
     """
 
     def __init__(
-        self,
-        state: BatchState,
-        clock: Clock,
-        transitions: Transitions,
-        dependants: Dependants | None,
-        feedback: bool,
-        ignores: bool,
+        self, transitions: Transitions, dependants: Dependants | None, feedback: bool, ignores: bool
     ) -> None:
-        self._state, self._clock, self._transitions = state, clock, transitions
+        super().__init__(transitions)
         self._dependants, self._feedback, self._ignores = dependants, feedback, ignores
         self._events: dict[int, Event] = {}  # by slot, of jobs that wait
 
@@ -209,8 +192,8 @@ class RejectAll(Handler):
     Rows of rejected jobs are written block by block.
     """
 
-    def __init__(self, state: BatchState, clock: Clock, transitions: Transitions) -> None:
-        self._state, self._clock, self._transitions = state, clock, transitions
+    def __init__(self, transitions: Transitions) -> None:
+        super().__init__(transitions)
         self._rejected: list[Ints] = []
 
     def advance(

@@ -9,8 +9,8 @@ from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators.node_arrays import Nodes, first_placed, next_placed
 from mlsim.batch.allocators.node_fit import join, split
-from mlsim.batch.columns.job_columns import EXCLUSIVE, FREE, MERGE, USED_ROWS, Columns, IntColumns
-from mlsim.batch.columns.job_table import CORES, FIRST_ROW, NUMBER, ROWS
+from mlsim.batch.columns import job_columns as col
+from mlsim.batch.columns.job_columns import Columns, IntColumns
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, next_run, write_rows
 
 NOW, LATER, WINDOW = range(3)
@@ -59,13 +59,13 @@ def is_sound(segment: int, profile: IntColumns) -> bool:
 @inner_kernel
 def units_in_row(slot: int, row: int, columns: Columns, nodes: Nodes) -> int:
     """Return the units that a job holds on each node of an occupancy row."""
-    return 1 if columns.rules[EXCLUSIVE] else columns.rows[NODE_CORES, row] // nodes.request[slot, 0]
+    return 1 if columns.rules[col.EXCLUSIVE] else columns.rows[NODE_CORES, row] // nodes.request[slot, 0]
 
 
 @inner_kernel
 def powered_by(slot: int, units: int, columns: Columns, nodes: Nodes) -> int:
     """Return how many nodes, or cores where these are allocated singly, units of a job on one node are."""
-    return 1 if columns.rules[EXCLUSIVE] else units * nodes.request[slot, 0]
+    return 1 if columns.rules[col.EXCLUSIVE] else units * nodes.request[slot, 0]
 
 
 @inner_kernel
@@ -115,31 +115,31 @@ def _change_run(
     slot: int, run: int, count: int, units: int, sign: int, columns: Columns, nodes: Nodes
 ) -> None:
     for r in range(len(nodes.total)):
-        amount = nodes.capacity[run, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
+        amount = nodes.capacity[run, r] if columns.rules[col.EXCLUSIVE] else units * nodes.request[slot, r]
         nodes.free[run, r] += sign * amount
         nodes.total[r] += sign * amount * count
-    counted = 1 if columns.rules[EXCLUSIVE] else units * nodes.request[slot, 0]
-    columns.counts[FREE] += sign * counted * count
+    counted = 1 if columns.rules[col.EXCLUSIVE] else units * nodes.request[slot, 0]
+    columns.counts[col.FREE] += sign * counted * count
 
 
 @inner_kernel
 def hold(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
     """Allocate to a job the units that were placed for it, and what it asks of the machine as a whole."""
     change(slot, NOW, -1, nodes.shares, nodes.shared)
-    first = columns.counts[USED_ROWS]
+    first = columns.counts[col.USED_ROWS]
     row, taken, node = first, 0, first_placed(nodes)
     while node < len(nodes.placed):
         units, end = nodes.placed[node], nodes.placed_end[node]
-        cores = nodes.capacity[node, 0] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, 0]
+        cores = nodes.capacity[node, 0] if columns.rules[col.EXCLUSIVE] else units * nodes.request[slot, 0]
         _change_free(slot, node, end, units, -1, columns, nodes)
         taken += cores * (end - node)
-        merge, number = columns.rules[MERGE] != 0, columns.ints[NUMBER, slot]
+        merge, number = columns.rules[col.MERGE] != 0, columns.ints[col.NUMBER, slot]
         row = write_rows(row, first, merge, number, node, end - node, cores, now, columns.rows, columns.times)
         at.take_placed(node, nodes)
         node = next_placed(node, nodes)
-    columns.counts[USED_ROWS] = row
-    columns.ints[CORES, slot] = taken
-    columns.ints[FIRST_ROW, slot], columns.ints[ROWS, slot] = first, row - first
+    columns.counts[col.USED_ROWS] = row
+    columns.ints[col.CORES, slot] = taken
+    columns.ints[col.FIRST_ROW, slot], columns.ints[col.ROWS, slot] = first, row - first
 
 
 @inner_kernel
@@ -148,7 +148,7 @@ def hold_part(slot: int, part: Ints, now: float, columns: Columns, nodes: Nodes)
     first = first_placed(nodes)
     while first < len(nodes.placed):
         for node in range(first, nodes.placed_end[first]):
-            if columns.rules[EXCLUSIVE]:
+            if columns.rules[col.EXCLUSIVE]:
                 part[node] = 0
             else:
                 part[node] -= nodes.placed[first] * nodes.request[slot]
@@ -176,8 +176,8 @@ def free_row(slot: int, row: int, now: float, columns: Columns, nodes: Nodes) ->
 def free_all(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
     """Free all that a job still holds."""
     change(slot, NOW, 1, nodes.shares, nodes.shared)
-    first = columns.ints[FIRST_ROW, slot]
-    for row in range(first, first + columns.ints[ROWS, slot]):
+    first = columns.ints[col.FIRST_ROW, slot]
+    for row in range(first, first + columns.ints[col.ROWS, slot]):
         if np.isnan(columns.times[FINISH, row]):
             free_row(slot, row, now, columns, nodes)
 

@@ -9,8 +9,8 @@ from mlsim.batch.allocators import node_fit
 from mlsim.batch.allocators.node_arrays import Nodes, clear_placed, first_placed, next_placed
 from mlsim.batch.allocators.node_choice import has_window, place
 from mlsim.batch.allocators.node_fit import copy_alike, join, split, units_on
-from mlsim.batch.columns.job_columns import EXCLUSIVE, MOST_UNITS, Columns, IntColumn, copy_ints
-from mlsim.batch.columns.job_table import ESTIMATE, FIRST_ROW, ROWS, UNITS
+from mlsim.batch.columns import job_columns as col
+from mlsim.batch.columns.job_columns import Columns, IntColumn, copy_ints
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, copy_runs, next_run
 from mlsim.batch.columns.running_jobs import end_of_running, next_running, running_at, stay_end
 from mlsim.batch.matrix import node_allocation
@@ -92,8 +92,8 @@ def expect_back(target: Ints, columns: Columns, nodes: Nodes) -> None:
 @inner_kernel
 def _take_what_is_held(slot: int, target: Ints, columns: Columns, nodes: Nodes) -> None:
     """Subtract a running job's units from nodes that will return to service."""
-    first = columns.ints[FIRST_ROW, slot]
-    for row in range(first, first + columns.ints[ROWS, slot]):
+    first = columns.ints[col.FIRST_ROW, slot]
+    for row in range(first, first + columns.ints[col.ROWS, slot]):
         if np.isnan(columns.times[FINISH, row]):
             units = units_in_row(slot, row, columns, nodes)
             for node in range(columns.rows[NODE, row], columns.rows[NODE, row] + columns.rows[COUNT, row]):
@@ -109,13 +109,14 @@ def _take_units(slot: int, node: int, units: int, target: Ints, columns: Columns
     if nodes.capacity[node, 0] > 0 or nodes.back[node] == np.inf:
         return
     for r in range(target.shape[1]):
-        target[node, r] -= nodes.full[node, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
+        amount = nodes.full[node, r] if columns.rules[col.EXCLUSIVE] else units * nodes.request[slot, r]
+        target[node, r] -= amount
 
 
 @inner_kernel
 def shut(slot: int, time: float, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Mark the nodes where a job that starts at ``time`` would meet a drain; return whether they changed."""
-    changed, end = False, stay_end(time, columns.floats[ESTIMATE, slot])
+    changed, end = False, stay_end(time, columns.floats[col.ESTIMATE, slot])
     for drain in range(nodes.settings[at.DRAINS]):
         meets = nodes.drain_times[0, drain] < end and time < end_of(drain, now, nodes)
         if meets != (nodes.drain_shuts[drain] == 1):
@@ -165,10 +166,10 @@ def _change_run(
 ) -> None:
     power = powered_by(slot, units, columns, nodes) * nodes.power[run]
     nodes.settings[at.POWER_LATER] += sign * power * count
-    most = 0 if nodes.shut[run] == 1 else columns.ints[UNITS, head]
+    most = 0 if nodes.shut[run] == 1 else columns.ints[col.UNITS, head]
     nodes.settings[at.HAVE] -= units_on(head, run, most, nodes.future, columns, nodes) * count
     for r in range(len(nodes.future_total)):
-        amount = nodes.full[run, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
+        amount = nodes.full[run, r] if columns.rules[col.EXCLUSIVE] else units * nodes.request[slot, r]
         nodes.future[run, r] += sign * amount
         nodes.future_total[r] += sign * amount * count
     nodes.settings[at.HAVE] += units_on(head, run, most, nodes.future, columns, nodes) * count
@@ -178,8 +179,8 @@ def _change_run(
 def add_ended(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
     """Add to the future all that a running job holds."""
     node_allocation.change(slot, node_allocation.LATER, 1, nodes.shares, nodes.shared)
-    first = columns.ints[FIRST_ROW, slot]
-    for row in range(first, first + columns.ints[ROWS, slot]):
+    first = columns.ints[col.FIRST_ROW, slot]
+    for row in range(first, first + columns.ints[col.ROWS, slot]):
         if np.isnan(columns.times[FINISH, row]):
             units, node = units_in_row(slot, row, columns, nodes), columns.rows[NODE, row]
             end = node + columns.rows[COUNT, row]
@@ -193,7 +194,7 @@ def add_ended(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
 @inner_kernel
 def head_fits(head: int, columns: Columns, nodes: Nodes) -> bool:
     """Whether the head fits in the future."""
-    if nodes.settings[at.HAVE] < columns.ints[UNITS, head]:
+    if nodes.settings[at.HAVE] < columns.ints[col.UNITS, head]:
         return False
     if not node_allocation.suffices(head, node_allocation.LATER, nodes.shares, nodes.shared):
         return False
@@ -208,7 +209,7 @@ def head_fits(head: int, columns: Columns, nodes: Nodes) -> bool:
 def _power_suffices(head: int, columns: Columns, nodes: Nodes) -> bool:
     """Whether the power cap allows the head to start in the future, where the allocator would place it."""
     if nodes.settings[at.EVEN]:
-        needed = columns.ints[UNITS, head] * powered_by(head, 1, columns, nodes) * nodes.power[0]
+        needed = columns.ints[col.UNITS, head] * powered_by(head, 1, columns, nodes) * nodes.power[0]
         return bool(needed <= nodes.settings[at.POWER_LATER])
     at.store_placed(nodes.aside, nodes)  # another job may be placed
     clear_placed(nodes)
@@ -223,7 +224,7 @@ def _power_suffices(head: int, columns: Columns, nodes: Nodes) -> bool:
 @inner_kernel
 def _count_head(head: int, columns: Columns, nodes: Nodes) -> None:
     """Count the units of the head that fit in the future, on nodes that are open to it."""
-    have, run, most = 0, 0, columns.ints[UNITS, head]
+    have, run, most = 0, 0, columns.ints[col.UNITS, head]
     while run < len(nodes.placed):
         after = next_run(run, len(nodes.placed), nodes.future_starts)
         if nodes.shut[run] == 0:
@@ -279,7 +280,7 @@ def advance_future(time: float, head: int, now: float, columns: Columns, nodes: 
 @leaf_kernel
 def extra_units(_nodes: Nodes) -> int:
     """Return the most units of a job that may fit beside the head: no limit, as it depends on nodes."""
-    return MOST_UNITS
+    return col.MOST_UNITS
 
 
 @inner_kernel
@@ -296,8 +297,8 @@ def _change_by_placed(slot: int, sign: int, head: int, columns: Columns, nodes: 
 def fits_with_reservation(slot: int, head: int, keeps: bool, columns: Columns, nodes: Nodes) -> bool:
     """Whether the head still fits if a job gets the units placed for it; it ``keeps`` them then."""
     for r in range(len(nodes.future_total)):
-        left = nodes.future_total[r] - columns.ints[UNITS, slot] * nodes.request[slot, r]
-        if left < columns.ints[UNITS, head] * nodes.request[head, r]:
+        left = nodes.future_total[r] - columns.ints[col.UNITS, slot] * nodes.request[slot, r]
+        if left < columns.ints[col.UNITS, head] * nodes.request[head, r]:
             return False
     _change_by_placed(slot, -1, head, columns, nodes)
     fits = head_fits(head, columns, nodes)

@@ -8,8 +8,7 @@ from mlsim.batch.allocators.node_arrays import Nodes, first_placed, next_placed
 from mlsim.batch.allocators.node_choice import place
 from mlsim.batch.allocators.node_fit import room_for, spread, units_on
 from mlsim.batch.columns import running_jobs
-from mlsim.batch.columns.job_columns import EXCLUSIVE, PENDING, Columns, copy_columns
-from mlsim.batch.columns.job_table import FIRST_ROW, ROWS, UNITS
+from mlsim.batch.columns.job_columns import EXCLUSIVE, FIRST_ROW, PENDING, ROWS, UNITS, Columns, copy_columns
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, run_of
 from mlsim.batch.matrix import node_allocation
 from mlsim.batch.matrix.node_allocation import units_in_row

@@ -5,8 +5,7 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import apart_kernel, last_bit, leaf_kernel
-from mlsim.batch.columns.job_columns import MOST_UNITS, PLACES, QUEUED, Columns
-from mlsim.batch.columns.job_table import ESTIMATE, KEY, SUBMIT, UNITS
+from mlsim.batch.columns.job_columns import ESTIMATE, KEY, MOST_UNITS, PLACES, QUEUED, SUBMIT, UNITS, Columns
 
 BLOCK: Final = 64  # places of a block
 GONE: Final = -1  # marks a place whose job has left

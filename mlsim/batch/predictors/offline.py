@@ -7,14 +7,8 @@ from typing import Any
 import numpy as np
 
 from mlsim._runtime.arrays import Floats
-from mlsim.batch.predictors.estimates import cut
-from mlsim.batch.predictors.run_time_predictors import (
-    SHORTEST,
-    JobNames,
-    SubmittedJob,
-    make_predictor,
-    submitted_jobs,
-)
+from mlsim.batch.predictors import JobNames, SubmittedJob, make_predictor
+from mlsim.batch.predictors.run_time_predictors import SHORTEST, cut, submitted_jobs
 from mlsim.batch.predictors.weekly_forests import WEEKLY, RunTimeLearner
 from mlsim.scenario import BatchConfig, WorkloadConfig
 from mlsim.scenario.words import Predictor, WorkloadFormat

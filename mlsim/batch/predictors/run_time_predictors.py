@@ -118,6 +118,11 @@ def _requests(block: JobBlock) -> list[tuple[int, ...]]:
 SHORTEST = 1.0  # least prediction that a dispatcher sees [s]; policies divide by it
 
 
+def cut(prediction: float, walltime: float) -> float:
+    """Cut a prediction to [1 s, walltime]; a walltime below 1 s wins."""
+    return min(max(prediction, SHORTEST), walltime)
+
+
 class Predictor(Protocol):
     """Predicts run times.
 

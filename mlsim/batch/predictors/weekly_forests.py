@@ -2,19 +2,14 @@
 
 import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints, Mask
-from mlsim.batch.columns.job_table import ESTIMATE, LARGE, NUMBER, RUN, START, SUBMIT, WALLTIME, JobTable
 from mlsim.batch.predictors.run_time_predictors import SHORTEST
 from mlsim.errors import InputError
-from mlsim.record import Jobs
 from mlsim.record.growing_arrays import GrowingArray
-from mlsim.scenario.cp_section import ClassifierConfig
-from mlsim.scenario.words import ClassSource
 from mlsim.scenario.words import Predictor as Word
 from mlsim.workload.job_selection import WEEK_SECONDS
 from mlsim.workload.workload_jobs import JobBlock
@@ -331,83 +326,6 @@ def _by_leaf(leaf: Ints, run_time: Floats, quantile: float | None, nodes: int) -
     return found
 
 
-class JobClasses:
-    """Predicts at submission which jobs are small; in the first week all are large.
-
-    ``local`` converts submit times (s) to seconds since 1970 on the clocks of the log's time zone. Raises
-    InputError if a library is missing.
-    """
-
-    def __init__(
-        self, table: JobTable, config: ClassifierConfig, local: Callable[[Floats], Floats], seed: int
-    ) -> None:
-        if config.by is ClassSource.FOREST:
-            check_library()
-        self._table, self._config, self._local, self._seed = table, config, local, seed
-        self._history, self._upcoming = WeeklyHistory(), Upcoming()
-        self._forest: Forest | None = None
-        self._taken = GrowingArray(np.int8)
-
-    def admit(self, block: JobBlock, slots: Ints, /) -> None:
-        """Register jobs that will be submitted."""
-        numbers, before = self._table.ints[NUMBER, slots], self._history.n
-        self._history.admit(block, numbers, self._local(block.submit_time))
-        self._taken.reserve(self._history.n, before)
-        self._taken.array[before : self._history.n] = 0
-        self._upcoming.add(numbers, slots)
-
-    def arrive(self, slots: Ints, now: float) -> None:
-        """Predict the classes of jobs that are submitted now."""
-        week = int(now // WEEK_SECONDS)
-        if week > self._history.week:
-            self._history.begin(week)
-            self._forest = None
-        numbers = self._table.ints[NUMBER, slots]
-        small = self._upcoming.take(numbers, week, self._are_small) == 1
-        self._history.submit(numbers)
-        self._taken.array[numbers], self._table.ints[LARGE, slots] = small, ~small
-
-    def learn(self, slot: int, now: float) -> None:
-        """Register a job that completes now, or is killed at its walltime."""
-        run_time = now - float(self._table.floats[START, slot])
-        self._history.end(int(self._table.ints[NUMBER, slot]), now, run_time)
-
-    def limit(self, slot: int) -> float:
-        """Return the run time at which a job predicted small is killed (s)."""
-        if not self._config.safeguard or self._table.ints[LARGE, slot]:
-            return np.inf
-        return float(self._history.dividers[self._table.ints[NUMBER, slot]])
-
-    def make_large(self, slot: int) -> None:
-        """Reclassify a job that has run past its divider as large."""
-        self._table.ints[LARGE, slot] = 1
-
-    def added_to(self, jobs: Jobs) -> Jobs:
-        """Return the jobs with their predicted classes and dividers."""
-        n = len(jobs.job_id)
-        dividers, taken = (
-            np.full(n, np.nan),
-            np.zeros(n, np.bool_),
-        )  # jobs that were never submitted have none
-        dividers[: self._history.n] = self._history.dividers
-        taken[: self._history.n] = self._taken.array[: self._history.n]
-        return replace(jobs, taken_for_small=taken, divider=dividers)
-
-    def _are_small(self, numbers: Ints, slots: Ints) -> Floats:
-        """Return 1 for jobs that are predicted small, else 0."""
-        history = self._history
-        if np.isnan(history.divider):
-            return np.zeros(len(numbers))
-        if self._config.by is ClassSource.ACTUAL:
-            found: Floats = (self._table.floats[RUN, slots] < history.divider).astype(np.float64)
-            return found
-        if self._forest is None:
-            known = history.known()
-            small = history.small[known].astype(np.int64)
-            self._forest = Forest(history.known_features(known), small, self._config.n_trees, self._seed)
-        return self._forest.are_small(history.features(numbers)).astype(np.float64)
-
-
 WEEKLY: Final = (Word.FOREST_MEAN, Word.FOREST_QUANTILE)  # predictors that learn at the end of each week
 
 _MOST_LEARNED = 20_000  # maximum number of jobs that the forest learns from, the latest
@@ -443,35 +361,3 @@ class RunTimeLearner:
             self._forest = RunTimeForest(features, self.history.run_time[known], self._quantile, self._seed)
         found = self._forest.run_times(self.history.features(numbers))
         return np.minimum(np.maximum(found, SHORTEST), walltime)
-
-
-class WeeklyEstimates:
-    """Weekly predictions in a simulation; ``local`` is that of :class:`JobClasses`."""
-
-    def __init__(self, table: JobTable, learner: RunTimeLearner, local: Callable[[Floats], Floats]) -> None:
-        self._table, self._learner, self._local = table, learner, local
-        self._upcoming = Upcoming()
-
-    def admit(self, block: JobBlock, slots: Ints, /) -> None:
-        """Register the jobs of a block; none has an estimate yet."""
-        numbers = self._table.ints[NUMBER, slots]
-        self._learner.history.admit(block, numbers, self._local(block.submit_time))
-        self._upcoming.add(numbers, slots)
-        self._table.floats[ESTIMATE, slots] = np.nan
-
-    def arrive(self, slots: Ints) -> None:
-        """Make the estimates of jobs that are submitted now."""
-        table = self._table
-        week, numbers = int(table.floats[SUBMIT, slots[0]] // WEEK_SECONDS), table.ints[NUMBER, slots]
-        self._learner.begin(week)
-
-        def forecast(numbers: Ints, theirs: Ints) -> Floats:
-            return self._learner.predict(numbers, table.floats[WALLTIME, theirs])
-
-        table.floats[ESTIMATE, slots] = self._upcoming.take(numbers, week, forecast)
-        self._learner.history.submit(numbers)
-
-    def learn(self, slot: int, now: float) -> None:
-        """Register a job that completes now, or is killed at its walltime."""
-        run_time = now - float(self._table.floats[START, slot])
-        self._learner.history.end(int(self._table.ints[NUMBER, slot]), now, run_time)

@@ -9,19 +9,9 @@ from numpy.typing import NDArray
 from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim._runtime.arrays import Ints
 from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns import occupancy
 from mlsim.batch.columns.job_columns import Columns, IntColumn, IntColumns, by_address
-from mlsim.batch.columns.job_table import CORES, FIRST_ROW, HELD, NUMBER, ROWS, UNITS
-from mlsim.batch.columns.occupancy import (
-    COUNT,
-    FINISH,
-    NODE,
-    NODE_CORES,
-    begin_run,
-    join_run,
-    next_run,
-    run_of,
-    write_rows,
-)
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, write_rows
 
 # Places in the array of counts: the first node that may have room; units free at the head's reservation
 # beyond those that it needs; units left of what was released since the last pass.
@@ -47,18 +37,18 @@ pool_at = by_address(Pool)
 
 @leaf_kernel
 def _run(node: int, n_nodes: int, starts: Ints) -> int:
-    return run_of(node, starts) if starts.shape[1] > 0 and node < n_nodes else node
+    return occupancy.run_of(node, starts) if starts.shape[1] > 0 and node < n_nodes else node
 
 
 @leaf_kernel
 def _next(node: int, n_nodes: int, starts: Ints) -> int:
-    return next_run(node, n_nodes, starts) if starts.shape[1] > 0 else node + 1
+    return occupancy.next_run(node, n_nodes, starts) if starts.shape[1] > 0 else node + 1
 
 
 @leaf_kernel
 def free_of(node: int, pool: Pool) -> int:
     """Return the free cores of a node."""
-    return int(pool.free[run_of(node, pool.starts)])
+    return int(pool.free[occupancy.run_of(node, pool.starts)])
 
 
 @leaf_kernel
@@ -71,7 +61,7 @@ def add_free(node: int, count: int, more: int, pool: Pool) -> None:
     run = node
     while run < end:
         pool.free[run] += more
-        run = next_run(run, len(pool.free), pool.starts)
+        run = occupancy.next_run(run, len(pool.free), pool.starts)
     if end < len(pool.free):
         _join(end, pool)
     if node > 0:
@@ -81,25 +71,25 @@ def add_free(node: int, count: int, more: int, pool: Pool) -> None:
 @leaf_kernel
 def _split(node: int, pool: Pool) -> None:
     """Begin a run at a node."""
-    run = run_of(node, pool.starts)
+    run = occupancy.run_of(node, pool.starts)
     if run != node:
-        begin_run(node, pool.starts)
+        occupancy.begin_run(node, pool.starts)
         pool.free[node] = pool.free[run]
 
 
 @leaf_kernel
 def _join(node: int, pool: Pool) -> None:
     """Join the run that begins at a node to the one before, if they are alike."""
-    before = run_of(node - 1, pool.starts)
+    before = occupancy.run_of(node - 1, pool.starts)
     if pool.free[before] == pool.free[node] and pool.cores[before] == pool.cores[node]:
-        join_run(node, pool.starts)
+        occupancy.join_run(node, pool.starts)
 
 
 @leaf_kernel
 def _end_row(row: int, now: float, columns: Columns, pool: Pool) -> int:
     """End one occupancy row and free its nodes; return the freed cores."""
     columns.times[FINISH, row] = now
-    node, held, count = columns.rows[NODE, row], columns.rows[NODE_CORES, row], columns.rows[COUNT, row]
+    node, held, count = (columns.rows[NODE, row], columns.rows[NODE_CORES, row], columns.rows[COUNT, row])
     add_free(node, count, held, pool)
     pool.counts[HINT] = min(pool.counts[HINT], node)
     return int(held * count)
@@ -110,7 +100,7 @@ def hold(slot: int, now: float, columns: Columns, pool: Pool) -> None:
     """Allocate the first free units to a job."""
     if columns.rules[at.NODES]:
         pool.counts[HINT] = _first_fit(slot, now, pool.counts[HINT], pool.free, pool.starts, columns, pool)
-    columns.counts[at.FREE] -= columns.ints[UNITS, slot]
+    columns.counts[at.FREE] -= columns.ints[at.UNITS, slot]
 
 
 @leaf_kernel
@@ -122,7 +112,7 @@ def _first_fit(
     No node before ``hint`` has room. Without ``starts``, ``free`` is what was released, and changes alone.
     """
     exclusive, merge = columns.rules[at.EXCLUSIVE] != 0, columns.rules[at.MERGE] != 0
-    number, units = columns.ints[NUMBER, slot], columns.ints[UNITS, slot]
+    number, units = columns.ints[at.NUMBER, slot], columns.ints[at.UNITS, slot]
     first = columns.counts[at.USED_ROWS]
     row, taken, node = first, 0, _run(hint, len(free), starts)
     while units > 0:
@@ -142,8 +132,8 @@ def _first_fit(
         else:
             free[node] -= take
         node += count
-    columns.counts[at.USED_ROWS], columns.ints[CORES, slot] = row, taken
-    columns.ints[FIRST_ROW, slot], columns.ints[ROWS, slot] = first, row - first
+    columns.counts[at.USED_ROWS], columns.ints[at.CORES, slot] = row, taken
+    columns.ints[at.FIRST_ROW, slot], columns.ints[at.ROWS, slot] = first, row - first
     hint = _run(hint, len(free), starts)
     while hint < len(free) and free[hint] == 0:
         hint = _next(hint, len(free), starts)
@@ -154,11 +144,11 @@ def _first_fit(
 def free_all(slot: int, now: float, columns: Columns, pool: Pool) -> None:
     """Free all that a job still holds."""
     if columns.rules[at.NODES]:
-        first = columns.ints[FIRST_ROW, slot]
-        for row in range(first, first + columns.ints[ROWS, slot]):
+        first = columns.ints[at.FIRST_ROW, slot]
+        for row in range(first, first + columns.ints[at.ROWS, slot]):
             if np.isnan(columns.times[FINISH, row]):
                 _end_row(row, now, columns, pool)
-    columns.counts[at.FREE] += columns.ints[HELD, slot]
+    columns.counts[at.FREE] += columns.ints[at.HELD, slot]
 
 
 @leaf_kernel
@@ -196,7 +186,7 @@ def measure_part(part: NDArray[np.int64], columns: Columns, pool: Pool) -> None:
 @leaf_kernel
 def find_room_in_part(slot: int, _part: NDArray[np.int64], _now: float, columns: Columns, pool: Pool) -> bool:
     """Whether a job fits on what was released."""
-    return bool(columns.ints[UNITS, slot] <= min(pool.counts[PART], columns.counts[at.FREE]))
+    return bool(columns.ints[at.UNITS, slot] <= min(pool.counts[PART], columns.counts[at.FREE]))
 
 
 @apart_kernel
@@ -207,8 +197,8 @@ def hold_part(slot: int, part: NDArray[np.int64], now: float, columns: Columns, 
     for row in range(first, columns.counts[at.USED_ROWS]):
         node, count = columns.rows[NODE, row], columns.rows[COUNT, row]
         add_free(node, count, -columns.rows[NODE_CORES, row], pool)
-    columns.counts[at.FREE] -= columns.ints[UNITS, slot]
-    pool.counts[PART] -= columns.ints[UNITS, slot]
+    columns.counts[at.FREE] -= columns.ints[at.UNITS, slot]
+    pool.counts[PART] -= columns.ints[at.UNITS, slot]
 
 
 @dataclass(frozen=True, slots=True)

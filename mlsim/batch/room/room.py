@@ -13,7 +13,6 @@ from mlsim._jit import apart_kernel, by_last_type, leaf_kernel
 from mlsim.batch.allocators import node_arrays
 from mlsim.batch.allocators.node_arrays import Nodes, nodes_at
 from mlsim.batch.columns import job_columns as at
-from mlsim.batch.columns import job_table as job
 from mlsim.batch.columns import running_jobs
 from mlsim.batch.columns.job_columns import Columns, IntColumn, change_room, is_profile_kept, keep_profile
 from mlsim.batch.columns.occupancy import RELEASED, write_row
@@ -86,13 +85,13 @@ def begin_pass(_room: Room) -> None:
 @nodes_answer(node_future.could_start)
 def could_start(slot: int, _now: float, columns: Columns, _room: Room) -> bool:
     """Whether a job may fit now: quick, and never false for a job that fits."""
-    return bool(columns.ints[job.UNITS, slot] <= columns.counts[at.FREE])
+    return bool(columns.ints[at.UNITS, slot] <= columns.counts[at.FREE])
 
 
 @nodes_answer(node_future.find_room)
 def find_room(slot: int, _now: float, columns: Columns, _room: Room) -> bool:
     """Whether a job fits now; nodes are left placed."""
-    return bool(columns.ints[job.UNITS, slot] <= columns.counts[at.FREE])
+    return bool(columns.ints[at.UNITS, slot] <= columns.counts[at.FREE])
 
 
 @nodes_answer(node_arrays.clear_placed)
@@ -144,7 +143,7 @@ def hold_part(slot: int, part: IntColumn, now: float, columns: Columns, room: Ro
 @nodes_answer(node_future.begin_future)
 def begin_future(head: int, _now: float, columns: Columns, room: Any) -> None:
     """Begin the future with the units that are free now."""
-    room.counts[EXTRA] = columns.counts[at.FREE] - columns.ints[job.UNITS, head]
+    room.counts[EXTRA] = columns.counts[at.FREE] - columns.ints[at.UNITS, head]
 
 
 @nodes_answer(node_future.head_fits)
@@ -156,7 +155,7 @@ def head_fits(_head: int, _columns: Columns, room: Any) -> bool:
 @nodes_answer(node_future.add_ended)
 def add_ended(slot: int, _head: int, columns: Columns, room: Any) -> None:
     """Add to the future the units of a running job: not again those that it has released early."""
-    room.counts[EXTRA] += columns.ints[job.HELD, slot]
+    room.counts[EXTRA] += columns.ints[at.HELD, slot]
 
 
 @nodes_answer(node_future.next_change)
@@ -179,9 +178,9 @@ def extra_units(room: Any) -> int:
 @nodes_answer(node_future.fits_with_reservation)
 def fits_with_reservation(slot: int, _head: int, keeps: bool, columns: Columns, room: Any) -> bool:
     """Whether the head still fits in the future if a job gets the units found; it ``keeps`` them then."""
-    fits = columns.ints[job.UNITS, slot] <= room.counts[EXTRA]
+    fits = columns.ints[at.UNITS, slot] <= room.counts[EXTRA]
     if fits and keeps:
-        room.counts[EXTRA] -= columns.ints[job.UNITS, slot]
+        room.counts[EXTRA] -= columns.ints[at.UNITS, slot]
     return bool(fits)
 
 
@@ -260,7 +259,7 @@ def counts_only_units(_room: Room) -> bool:
 @nodes_answer(node_profile.requested)
 def requested(slot: int, columns: Columns, _room: Room) -> int:
     """Return how much a job asks for of what ``profile_free`` counts; it does not fit where there is less."""
-    return int(columns.ints[job.UNITS, slot])
+    return int(columns.ints[at.UNITS, slot])
 
 
 @nodes_answer(node_profile.keeps_profile)
@@ -296,7 +295,7 @@ def place_reserved(_slot: int, _columns: Columns, _room: Room) -> None:
 @nodes_answer(node_profile.is_free_now)
 def is_free_now(slot: int, columns: Columns, _room: Room) -> bool:
     """Whether no job holds the units found for a job that starts as it has reserved."""
-    return bool(columns.ints[job.UNITS, slot] <= columns.counts[at.FREE])
+    return bool(columns.ints[at.UNITS, slot] <= columns.counts[at.FREE])
 
 
 # Starts and ends
@@ -321,10 +320,10 @@ def begin_on_part(
 @leaf_kernel
 def _note_start(slot: int, now: float, backfilled: bool, columns: Columns) -> None:
     change_room(columns)
-    columns.ints[job.HELD, slot] = columns.ints[job.UNITS, slot]
-    columns.ints[job.BACKFILLED, slot] = 1 if backfilled else 0
-    columns.floats[job.START, slot] = now
-    columns.floats[job.EXPECTED, slot] = now + columns.floats[job.ESTIMATE, slot]
+    columns.ints[at.HELD, slot] = columns.ints[at.UNITS, slot]
+    columns.ints[at.BACKFILLED, slot] = 1 if backfilled else 0
+    columns.floats[at.START, slot] = now
+    columns.floats[at.EXPECTED, slot] = now + columns.floats[at.ESTIMATE, slot]
     add_running(slot, columns)
     columns.counts[at.RUNNING] += 1
     _change_usage(slot, 1, now, columns)
@@ -334,22 +333,22 @@ def _note_start(slot: int, now: float, backfilled: bool, columns: Columns) -> No
 def _change_usage(slot: int, sign: int, now: float, columns: Columns) -> None:
     """Count the processors of a job to the usage of its owner (sign 1), or stop counting them (-1)."""
     if columns.shares.shape[1] > 0:
-        account, processors = columns.ints[job.ACCOUNT, slot], columns.ints[job.PROCESSORS, slot]
+        account, processors = columns.ints[at.ACCOUNT, slot], columns.ints[at.PROCESSORS, slot]
         change_rate(account, sign * processors, now, columns.parameters[HALF_LIFE], columns.shares)
 
 
 @in_room
 def end(slot: int, now: float, columns: Columns, room: Room) -> None:
     """End a job: free what it still holds. Nothing happens if that was done before."""
-    if not np.isnan(columns.floats[job.END, slot]):
+    if not np.isnan(columns.floats[at.END, slot]):
         return
     follows = is_profile_kept(columns)
     # For a job that takes no time the profile has the shortest time that there is.
-    if columns.floats[job.EXPECTED, slot] != now or columns.floats[job.START, slot] == now:
+    if columns.floats[at.EXPECTED, slot] != now or columns.floats[at.START, slot] == now:
         follows = _note_early(slot, now, follows, columns, room)
     free_all(slot, now, columns, room)
-    columns.ints[job.HELD, slot] = 0
-    columns.floats[job.END, slot] = now
+    columns.ints[at.HELD, slot] = 0
+    columns.floats[at.END, slot] = now
     remove_running(slot, columns)
     columns.counts[at.RUNNING] -= 1
     _change_usage(slot, -1, now, columns)
@@ -363,20 +362,20 @@ def _note_early(slot: int, now: float, is_kept: bool, columns: Columns, room: Ro
     """Note that units come back early; return whether a kept profile has them from now on."""
     k = columns.counts[at.EARLY]
     columns.counts[at.EARLY] = k + 1
-    follows = is_kept and k < len(columns.back_units) and columns.floats[job.EXPECTED, slot] > now
+    follows = is_kept and k < len(columns.back_units) and columns.floats[at.EXPECTED, slot] > now
     if follows:
-        until, segment = columns.ints[job.END_SEGMENT, slot], columns.counts[at.FIRST]
+        until, segment = columns.ints[at.END_SEGMENT, slot], columns.counts[at.FIRST]
         while segment != until:
             expect_held(slot, segment, columns, room)
             segment = columns.profile_next[segment]
-        columns.back_units[k], columns.back_until[k] = columns.ints[job.HELD, slot], until
+        columns.back_units[k], columns.back_until[k] = columns.ints[at.HELD, slot], until
     return follows
 
 
 @in_room
 def release_row(slot: int, row: int, now: float, columns: Columns, room: Room) -> None:
     """Free one node of a job that continues without it."""
-    columns.ints[job.HELD, slot] -= free_row(slot, row, now, columns, room)
+    columns.ints[at.HELD, slot] -= free_row(slot, row, now, columns, room)
     columns.rows[RELEASED, row] = 1
     columns.counts[at.EARLY] = 1
     change_room(columns)
@@ -387,8 +386,8 @@ def return_node(slot: int, node: int, now: float, columns: Columns, room: Room) 
     """Return a free node to a job that had released it; return the new occupancy row."""
     row = columns.counts[at.USED_ROWS]
     cores = take_node(slot, node, columns, room)
-    write_row(row, columns.ints[job.NUMBER, slot], node, cores, now, columns.rows, columns.times)
+    write_row(row, columns.ints[at.NUMBER, slot], node, cores, now, columns.rows, columns.times)
     columns.counts[at.USED_ROWS] = row + 1
-    columns.ints[job.HELD, slot] += 1
+    columns.ints[at.HELD, slot] += 1
     change_room(columns)
     return int(row)

@@ -1,19 +1,22 @@
-"""Requests of jobs in units of the machine, and requests that never fit."""
+"""Requests of jobs in units of the machine, requests that never fit, and the power cap as units."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mlsim._runtime.arrays import Ints, Mask
-from mlsim.batch.room.power_cap import PowerCap
 from mlsim.platform import Machine
+from mlsim.platform.machine import PowerColumns
 from mlsim.scenario.resources_section import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.words import Mapping
 from mlsim.workload.resource_requests import MB, NODE_COUNT, NodeSets, ResourceRequests
 from mlsim.workload.workload_jobs import JobBlock
+
+_ROUNDING = 1e-6  # units by which the power of held units may exceed the cap through rounding errors
 
 
 def _no_amounts() -> Ints:
@@ -172,6 +175,56 @@ def _default_shares(machine: Machine, config: RequestConfig) -> Ints:
 
 
 _MOST_REASONS = 100  # that name amounts; further ones do not, so that tables of reasons stay short
+
+
+class PowerCap:
+    """The power that a cap leaves to jobs; counts of units make sense only if all units add the same.
+
+    A unit is a node if ``exclusive``, else a core. ``levels`` are (time [s], cap [W]) in order of time.
+    """
+
+    def __init__(
+        self, power: PowerColumns, cores: Ints, exclusive: bool, levels: tuple[tuple[float, float], ...]
+    ) -> None:
+        self._power = power
+        # What each node, or each of its cores where these are allocated singly, adds when it is held [W].
+        self.of_each = (power.busy - power.idle) / (1 if exclusive else cores)
+        self.of_waking = power.idle - power.off  # what each node adds when it returns to service [W]
+        self._of_a_unit = float(self.of_each[0])
+        self._units = len(cores) if exclusive else int(cores.sum())
+        self.levels = levels
+        self.watts = math.inf if levels[0][0] > 0.0 else levels[0][1]  # the cap now
+
+    @property
+    def is_even(self) -> bool:
+        """Whether every node, or core, adds the same."""
+        return bool((self.of_each == self.of_each[0]).all())
+
+    @property
+    def highest(self) -> float:
+        """Power that jobs may add when all nodes are in use and the cap is at its highest, in W."""
+        # Before the first level there is no cap.
+        most = math.inf if self.levels[0][0] > 0.0 else max(watts for _, watts in self.levels)
+        return most - float(self._power.idle.sum())
+
+    def left(self, is_on: Mask) -> float:
+        """Return what jobs may add to the power of nodes that are on, in W; below 0 if nothing."""
+        return self.watts - float(np.where(is_on, self._power.idle, self._power.off).sum())
+
+    @property
+    def largest(self) -> int:
+        """Units that jobs may hold when all nodes are in use and the cap is at its highest."""
+        return self._units_under(self.highest)
+
+    def units(self, is_on: Mask) -> int:
+        """Return the units that jobs may hold now; ``is_on``: nodes that are in use, or held all the same."""
+        return self._units_under(self.left(is_on))
+
+    def _units_under(self, left: float) -> int:
+        """Units that may be held where they may add so much."""
+        if self._of_a_unit == 0.0 or left == math.inf:
+            return self._units if left >= 0.0 else 0
+        return min(math.floor(left / self._of_a_unit + _ROUNDING), self._units)
 
 
 class Misfits:

@@ -11,16 +11,7 @@ from mlsim._runtime.arrays import Ints
 from mlsim.batch.backfill.recheck import N_PARTS
 from mlsim.batch.backfill.reservations import N_DURATIONS, N_SIZES
 from mlsim.batch.columns import job_columns as at
-from mlsim.batch.columns.job_columns import (
-    ALLOW_BACKFILL,
-    N_COUNTS,
-    N_RULES,
-    QUEUED,
-    USED_ROWS,
-    Columns,
-    pack_pointers,
-)
-from mlsim.batch.columns.job_table import JobTable
+from mlsim.batch.columns.job_columns import Columns, JobTable, pack_pointers
 from mlsim.batch.columns.occupancy import FINISH, OccupancyLog
 from mlsim.batch.columns.running_jobs import expect_end, running_arrays, running_slots
 from mlsim.batch.order.policies import CODES, N_SHARES, Accounts, parameters_of
@@ -51,7 +42,7 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
     ``merge``: whether occupancy rows of neighbouring nodes are merged. ``nodes``: whether the choice of a
     job's nodes matters; if not, units are only counted.
     """
-    rules = np.zeros(N_RULES, np.int64)
+    rules = np.zeros(at.N_RULES, np.int64)
     rules[at.POLICY] = CODES[config.ordering.value]
     rules[at.ORDER] = CODES[(config.backfill_order or config.ordering).value]
     rules[at.BACKFILL] = _BACKFILL[config.backfill]
@@ -67,7 +58,7 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
     rules[at.ENDS_FIRST] = config.ties is TieOrder.ENDS_FIRST
     rules[at.KILLS] = config.on_overrun is OverrunRule.KILL
     rules[at.CLASSES] = config.classifier is not None
-    rules[ALLOW_BACKFILL] = True
+    rules[at.ALLOW_BACKFILL] = True
     return rules
 
 
@@ -82,7 +73,7 @@ class BatchColumns:
         self.table = JobTable(self._accounts)
         self.occupancy = OccupancyLog()
         self.rules = rules_of(config, exclusive, merge, nodes=True)
-        self.counts = np.zeros(N_COUNTS, np.int64)
+        self.counts = np.zeros(at.N_COUNTS, np.int64)
         self._parameters = parameters_of(config)
         self._most_rows = most_rows
         self.queue = self.started = self.ended = np.empty(0, np.int64)
@@ -99,12 +90,12 @@ class BatchColumns:
     def waiting(self) -> Ints:
         """Slots of the waiting jobs, in the order of the queue; of live keys, in any order."""
         places = self.queue[self.counts[at.FRONT] : self.counts[at.PLACES]]
-        return places if len(places) == self.counts[QUEUED] else places[places != GONE]
+        return places if len(places) == self.counts[at.QUEUED] else places[places != GONE]
 
     def set_waiting(self, slots: list[int] | Ints) -> None:
         """Set the waiting jobs, in this order."""
         self.queue[: len(slots)] = slots
-        self.counts[QUEUED] = self.counts[at.PLACES] = len(slots)
+        self.counts[at.QUEUED] = self.counts[at.PLACES] = len(slots)
         self.counts[at.FRONT] = self.counts[at.HEAD] = self.counts[at.UNSORTED] = 0
         self._blocks["block_known"][:] = UNKNOWN
 
@@ -130,7 +121,7 @@ class BatchColumns:
             self._blocks = block_arrays(capacity)
             self.started, self.ended = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
         self._profile = profile_arrays(self.rules, capacity, more_segments, self._profile)
-        self.occupancy.reserve(int(self.counts[USED_ROWS]), self._most_rows)
+        self.occupancy.reserve(int(self.counts[at.USED_ROWS]), self._most_rows)
         # Occupancy rows from which on there is no room for another pass.
         self.row_limit = self.occupancy.ints.shape[1] - self._most_rows
         self.columns = Columns(

@@ -12,7 +12,6 @@ from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.backfill.conservative import next_reservation
 from mlsim.batch.backfill.easy import find_reservation
 from mlsim.batch.columns import job_columns as at
-from mlsim.batch.columns import job_table as job
 from mlsim.batch.columns.job_columns import columns_at
 from mlsim.batch.columns.occupancy import NODE, RELEASED, find_holders
 from mlsim.batch.columns.running_jobs import running_slots
@@ -273,7 +272,7 @@ class BatchState(BatchColumns):
 
     def number(self, slot: int) -> int:
         """Return the place in the log of the job in a slot."""
-        return int(self.table.ints[job.NUMBER, slot])
+        return int(self.table.ints[at.NUMBER, slot])
 
     def attempt(self, slot: int) -> Attempt:
         """Return the current attempt of the job in a slot."""
@@ -281,22 +280,22 @@ class BatchState(BatchColumns):
 
     def is_waiting(self, slot: int, number: int) -> bool:
         """Whether that job is in that slot and has not started."""
-        withdrawn = self.table.ints[job.STATE, slot] == JobState.WITHDRAWN
-        waits = math.isnan(self.table.floats[job.START, slot]) and not withdrawn
+        withdrawn = self.table.ints[at.STATE, slot] == JobState.WITHDRAWN
+        waits = math.isnan(self.table.floats[at.START, slot]) and not withdrawn
         return self.number(slot) == number and waits
 
     def units(self, slot: int) -> int:
         """Return the units that a job asks for."""
-        return int(self.table.ints[job.UNITS, slot])
+        return int(self.table.ints[at.UNITS, slot])
 
     def held(self, slot: int) -> int:
         """Return the units that a job holds."""
-        return int(self.table.ints[job.HELD, slot])
+        return int(self.table.ints[at.HELD, slot])
 
     def rows_of(self, slot: int) -> range:
         """Return the occupancy rows that a job got at its start."""
-        first = int(self.table.ints[job.FIRST_ROW, slot])
-        return range(first, first + int(self.table.ints[job.ROWS, slot]))
+        first = int(self.table.ints[at.FIRST_ROW, slot])
+        return range(first, first + int(self.table.ints[at.ROWS, slot]))
 
     def holders(self, node: int) -> dict[int, int]:
         """Return the slots of the running jobs that hold part of a node, and the units of each there."""
@@ -410,8 +409,8 @@ class BatchState(BatchColumns):
     def requeue(self, slot: int, now: float) -> None:
         """Requeue a job that has ended."""
         table = self.table
-        table.ints[[job.CORES, job.FIRST_ROW, job.ROWS, job.BACKFILLED, job.BEGIN_SEGMENT], slot] = 0
-        table.floats[[job.START, job.END, job.EXPECTED, job.RESERVED, job.PLANNED], slot] = np.nan
+        table.ints[[at.CORES, at.FIRST_ROW, at.ROWS, at.BACKFILLED, at.BEGIN_SEGMENT], slot] = 0
+        table.floats[[at.START, at.END, at.EXPECTED, at.RESERVED, at.PLANNED], slot] = np.nan
         self.enter_queue(now, np.array([slot], np.int64), 0, 1)
 
     def withdraw(self, slot: int) -> None:

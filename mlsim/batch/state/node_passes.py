@@ -11,18 +11,9 @@ from mlsim.batch.allocators import node_fit
 from mlsim.batch.allocators.node_arrays import nodes_at
 from mlsim.batch.allocators.node_choice import called_in_kernels
 from mlsim.batch.backfill.easy import start_short_jobs
-from mlsim.batch.columns.job_columns import QUEUED, RUNNING, IntColumn, IntColumns, columns_at
-from mlsim.batch.columns.job_table import JOB_ID, KEY, NUMBER, START, SUBMIT
-from mlsim.batch.dispatch import passes
-from mlsim.batch.dispatch.dispatcher_answers import (
-    AllocatorCalls,
-    Answers,
-    OwnOfJobs,
-    by_arrival,
-    keys_of,
-    view_of,
-    waiting_jobs,
-)
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns.job_columns import IntColumn, IntColumns, columns_at
+from mlsim.batch.dispatch import dispatcher_answers, passes
 from mlsim.batch.dispatch.passes import ManyReservations, Reserving, reserving
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
@@ -54,7 +45,7 @@ def arrive_at_nodes(
 def start_short(now: float, part: IntColumns, ordered: bool, columns: int, nodes: int) -> int:
     """Start short jobs on the free ones of recently released units, ``part`` (nodes, R); return how many."""
     s, room = columns_at(columns), nodes_at(nodes)
-    if s.counts[QUEUED] == 0:
+    if s.counts[at.QUEUED] == 0:
         return 0
     passes.begin(now, ordered, s, room)
     return start_short_jobs(borrowed(part), now, s, room)
@@ -106,7 +97,7 @@ class NodePasses(Passes):
         self.rejected: list[tuple[int, str]] = []
         self._wakes: list[float] = []  # a heap of the times at which the dispatcher wants to be asked
         self._idle_wakes = 0
-        self._own = OwnOfJobs()
+        self._own = dispatcher_answers.OwnOfJobs()
         # By slot: keys of the user-defined policy, and the numbers of the jobs that they are of.
         self._keys, self._numbers = np.zeros(0), np.zeros(0, np.int64)
         self._reserving = reserving(jobs.rules)
@@ -126,7 +117,7 @@ class NodePasses(Passes):
         if not isinstance(config.allocator, Allocator):
             title = f"allocator {config.allocator}"
             plugin = make_plugin("allocator", config.allocator)
-            self._allocator = AllocatorCalls(title, plugin, exclusive)
+            self._allocator = dispatcher_answers.AllocatorCalls(title, plugin, exclusive)
 
     def advance(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
@@ -139,7 +130,7 @@ class NodePasses(Passes):
         if self._allocator is None:
             return self._make_pass(now, released)
         self._allocator.now = now
-        numbers, ids = self._jobs.table.ints[[NUMBER, JOB_ID]][:, self._jobs.waiting()].tolist()
+        numbers, ids = self._jobs.table.ints[[at.NUMBER, at.JOB_ID]][:, self._jobs.waiting()].tolist()
         self._allocator.job_ids = dict(zip(numbers, ids, strict=True))
         with called_in_kernels(self._allocator):
             n_started = self._make_pass(now, released)
@@ -152,7 +143,7 @@ class NodePasses(Passes):
         return self._jobs.address, self._room.address
 
     def _make_pass(self, now: float, released: Ints) -> int:
-        if not self._jobs.counts[QUEUED]:
+        if not self._jobs.counts[at.QUEUED]:
             return 0
         if self._dispatcher is not None:
             return self._dispatch(now)
@@ -170,28 +161,28 @@ class NodePasses(Passes):
         """Order the queue by the user's policy; jobs past the threshold go to its head."""
         assert self._policy is not None
         floats = self._jobs.table.floats
-        slots = by_arrival(self._jobs.waiting(), self._jobs.table)
-        numbers = self._jobs.table.ints[NUMBER, slots]
+        slots = dispatcher_answers.by_arrival(self._jobs.waiting(), self._jobs.table)
+        numbers = self._jobs.table.ints[at.NUMBER, slots]
         unasked, title = slots, f"policy {self._config.policy}"
         self._remember_slots()
         if not shielded(title, now, getattr, self._policy, "live", True):
             unasked = slots[self._numbers[slots] != numbers]
         if len(unasked):
-            jobs = waiting_jobs(unasked, self._jobs.table, self._room.arrays, self._own)
-            self._keys[unasked] = keys_of(title, self._policy, now, jobs)
+            jobs = dispatcher_answers.waiting_jobs(unasked, self._jobs.table, self._room.arrays, self._own)
+            self._keys[unasked] = dispatcher_answers.keys_of(title, self._policy, now, jobs)
         self._numbers[slots] = numbers
         keys = self._keys[slots]
         if self._config.threshold is not None:
-            keys[now - floats[SUBMIT, slots] > self._config.threshold] = -np.inf
-        floats[KEY, slots] = keys
+            keys[now - floats[at.SUBMIT, slots] > self._config.threshold] = -np.inf
+        floats[at.KEY, slots] = keys
         self._jobs.set_waiting(slots[np.argsort(keys, kind="stable")])
 
     def _dispatch(self, now: float) -> int:
         """Ask the dispatcher, and carry out what it answers."""
         assert self._dispatcher is not None
         title = f"dispatcher {self._config.dispatcher}"
-        waiting = by_arrival(self._jobs.waiting(), self._jobs.table)
-        view = view_of(
+        waiting = dispatcher_answers.by_arrival(self._jobs.waiting(), self._jobs.table)
+        view = dispatcher_answers.view_of(
             now,
             waiting,
             self._machine,
@@ -202,10 +193,13 @@ class NodePasses(Passes):
             self._places,
             self._own,
         )
-        answers = Answers(title, now, waiting, self._jobs.columns, self._room.arrays, self._places)
+        answers = dispatcher_answers.Answers(
+            title, now, waiting, self._jobs.columns, self._room.arrays, self._places
+        )
         answers.carry_out(shielded(title, now, self._dispatcher.dispatch, view))
         gone = {slot for slot, _ in answers.rejected}
-        left = [s for s in waiting.tolist() if np.isnan(self._jobs.table.floats[START, s]) and s not in gone]
+        start_times = self._jobs.table.floats[at.START]
+        left = [slot for slot in waiting.tolist() if np.isnan(start_times[slot]) and slot not in gone]
         self._jobs.set_waiting(left)
         self._jobs.started[: len(answers.started)] = answers.started
         self.rejected.extend(answers.rejected)
@@ -216,7 +210,7 @@ class NodePasses(Passes):
 
     def _check_progress(self, moves: bool, now: float) -> None:
         """Refuse a dispatcher that only ever asks to be woken."""
-        self._idle_wakes = 0 if moves or self._jobs.counts[RUNNING] else self._idle_wakes + 1
+        self._idle_wakes = 0 if moves or self._jobs.counts[at.RUNNING] else self._idle_wakes + 1
         if self._idle_wakes > _MOST_IDLE_WAKES:
             raise InputError(
                 f"dispatcher {self._config.dispatcher}: at {now:g} s it has asked to be woken "

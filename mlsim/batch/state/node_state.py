@@ -9,46 +9,18 @@ from mlsim._jit import borrowed, kernel
 from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators import node_fit
-from mlsim.batch.allocators.node_arrays import (
-    ALLOCATOR,
-    CAPPED,
-    DRAINS,
-    EVEN,
-    LEARNS,
-    MICRO,
-    N_SETTINGS,
-    POOLED,
-    POWER_LEFT,
-    RESTRICTS,
-    SEED,
-    STRICT,
-    Nodes,
-    free_of_each,
-    kept_words,
-    nodes_at,
-)
+from mlsim.batch.allocators.node_arrays import Nodes, free_of_each, kept_words, nodes_at
 from mlsim.batch.allocators.node_choice import answer_address
-from mlsim.batch.columns.job_columns import (
-    EARLY,
-    FREE,
-    FRONT,
-    PLACES,
-    QUEUED,
-    RUNNING,
-    IntColumn,
-    columns_at,
-    pack_pointers,
-)
-from mlsim.batch.columns.job_table import ESTIMATE, EXPECTED, HELD, NODE_SET, START, UNITS
+from mlsim.batch.columns import job_columns as col
+from mlsim.batch.columns.job_columns import IntColumn, columns_at, pack_pointers
 from mlsim.batch.columns.occupancy import run_of, runs_of
 from mlsim.batch.dispatch.dispatcher_answers import drained_from
 from mlsim.batch.matrix import node_future
 from mlsim.batch.matrix.node_allocation import N_SHARED_ROWS, NOW
 from mlsim.batch.order.queue_blocks import GONE
 from mlsim.batch.room.pool import AnnouncedDrain
-from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.room.room import NodesAddress
-from mlsim.batch.room.unit_requests import Misfits, Requests
+from mlsim.batch.room.unit_requests import Misfits, PowerCap, Requests
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.batch_state import MachineRoom
 from mlsim.batch.state.node_setup import demand_arrays, drain_arrays, kinds_by, scratch
@@ -68,7 +40,8 @@ _MOST_POWER = 2.0**62
 def lift_reserves(columns: int, nodes: int) -> None:
     """Lift reserves for waiting jobs that would not fit on the other nodes in use."""
     s, room = columns_at(columns), nodes_at(nodes)
-    for place in range(s.counts[FRONT], s.counts[PLACES] if room.kept.shape[1] > 0 else s.counts[FRONT]):
+    front, end = s.counts[col.FRONT], s.counts[col.PLACES]
+    for place in range(front, end if room.kept.shape[1] > 0 else front):
         if s.queue[place] != GONE:
             node_fit.lift_reserve(s.queue[place], s, room)
 
@@ -117,7 +90,7 @@ class NodesRoom(MachineRoom):
         self._cores = machine.cores
         self._capacity, self._available = machine.capacity.copy(), machine.capacity.copy()
         self._total = self._available.sum(axis=0)
-        self._settings = np.zeros(N_SETTINGS, np.int64)
+        self._settings = np.zeros(at.N_SETTINGS, np.int64)
         self._request = np.zeros((0, n_resources), np.int64)
         self._plan = np.zeros((0, kept_words(n_nodes)), np.int64)
         n_shared = len(machine.shared.names)
@@ -151,33 +124,33 @@ class NodesRoom(MachineRoom):
         self._names_nodes = not isinstance(config.dispatcher, Dispatcher) or config.dispatcher.solves
         if cap is not None:
             _check_cap(config)
-            self._scratch["power"] = np.rint(cap.of_each * MICRO).astype(np.int64)
-            self._scratch["wakes"] = np.rint(cap.of_waking * MICRO).astype(np.int64)
-            self._settings[CAPPED], self._settings[EVEN] = True, cap.is_even
-        jobs.counts[FREE] = n_nodes if requests.exclusive else machine.n_cores
+            self._scratch["power"] = np.rint(cap.of_each * at.MICRO).astype(np.int64)
+            self._scratch["wakes"] = np.rint(cap.of_waking * at.MICRO).astype(np.int64)
+            self._settings[at.CAPPED], self._settings[at.EVEN] = True, cap.is_even
+        jobs.counts[col.FREE] = n_nodes if requests.exclusive else machine.n_cores
         # User-defined allocators have no code in the catalogue.
-        self._settings[ALLOCATOR] = at.CODES.get(config.allocator, at.OWN)
-        self._settings[STRICT] = config.contiguity is Contiguity.STRICT
-        self._settings[SEED] = seed
+        self._settings[at.ALLOCATOR] = at.CODES.get(config.allocator, at.OWN)
+        self._settings[at.STRICT] = config.contiguity is Contiguity.STRICT
+        self._settings[at.SEED] = seed
         self._settings[at.ASKED] = answer_address()
-        self._settings[LEARNS] = config.demand is None
-        self._settings[RESTRICTS] = len(most_kept) > 0
+        self._settings[at.LEARNS] = config.demand is None
+        self._settings[at.RESTRICTS] = len(most_kept) > 0
         # A job is kept off nodes that are drained or not in its set, and not off others.
         by_node = announced or requests.node_sets or config.names_nodes
-        self._settings[POOLED] = not by_node and self._is_pool()
+        self._settings[at.POOLED] = not by_node and self._is_pool()
         self._make_arrays()
 
     def _is_pool(self) -> bool:
         """Whether reservations may count units: nodes are alike, and allocated whole or core by core."""
         alike = bool((self._capacity == self._capacity[0]).all())
         simple = self._requests.exclusive or self._requests.plain
-        own = self._settings[ALLOCATOR] == at.OWN
-        return alike and simple and not self._settings[STRICT] and not own
+        own = self._settings[at.ALLOCATOR] == at.OWN
+        return alike and simple and not self._settings[at.STRICT] and not own
 
     @property
     def counts_units(self) -> bool:
         """Whether reservations count units and not nodes."""
-        return bool(self._settings[POOLED])
+        return bool(self._settings[at.POOLED])
 
     @property
     def there(self) -> NodesAddress:
@@ -188,12 +161,12 @@ class NodesRoom(MachineRoom):
 
     def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
         """Store what jobs ask for; return those that no set of nodes could hold, by reason."""
-        units = self._jobs.table.ints[UNITS, slots]
+        units = self._jobs.table.ints[col.UNITS, slots]
         self._request[slots] = self._requests.per_unit(block, units)
         self._shares[slots] = self._requests.shares_of(block)
         self._kept[slots] = 0  # until they arrive
         if block.node_sets is not None:
-            self._jobs.table.ints[NODE_SET, slots] = self._numbers_of(block.node_sets)
+            self._jobs.table.ints[col.NODE_SET, slots] = self._numbers_of(block.node_sets)
         reasons = self._misfits.find(units, self._request[slots], self._shares[slots], block.node_sets)
         return reasons if self._cap is None else reasons | self._beyond_cap(slots, reasons)
 
@@ -206,7 +179,7 @@ class NodesRoom(MachineRoom):
         if len(self._set_numbers) > known:
             masks = [np.frombuffer(mask, np.bool_) for mask in self._set_numbers]
             self._node_sets = np.array(masks, np.int64)
-            self._settings[RESTRICTS] = True
+            self._settings[at.RESTRICTS] = True
             # Nodes of a run are in the same sets.
             self._static = kinds_by(self._static, self._node_sets.T)
             self.arrays.full_starts[:] = runs_of(self._static)
@@ -222,7 +195,8 @@ class NodesRoom(MachineRoom):
         others = ~np.logical_or.reduce([np.zeros(len(slots), np.bool_), *reasons.values()])
         highest = _micro(self._cap.highest, self._total_units)
         beyond: dict[str, NDArray[np.bool_]] = {}
-        asked = np.column_stack([self._jobs.table.ints[[UNITS, NODE_SET]][:, slots].T, self._request[slots]])
+        asked = self._jobs.table.ints[[col.UNITS, col.NODE_SET]][:, slots]
+        asked = np.column_stack([asked.T, self._request[slots]])
         _, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)
         for k, row in enumerate(first.tolist()):
             slot, found = int(slots[row]), others & (of.ravel() == k)
@@ -233,18 +207,18 @@ class NodesRoom(MachineRoom):
             )
             if wanted > highest and found.any():
                 there = f"the power cap leaves {self._cap.highest:,.10g} W"
-                reason = self._misfits.say(f"{wanted / MICRO:,.10g} ", "W", "", there)
+                reason = self._misfits.say(f"{wanted / at.MICRO:,.10g} ", "W", "", there)
                 beyond[reason] = beyond.get(reason, np.zeros_like(found)) | found
         return dict(sorted(beyond.items()))
 
     def _least_power(self, slot: int) -> int:
         """Return the power (microwatts) that a job adds on the nodes of the empty machine that add least."""
-        units, request = int(self._jobs.table.ints[UNITS, slot]), self._request[slot]
+        units, request = int(self._jobs.table.ints[col.UNITS, slot]), self._request[slot]
         asked, exclusive = request > 0, self._requests.exclusive
         most = 1 if exclusive else units
         fit = (self._capacity[:, asked] // request[asked]).min(axis=1, initial=most)
         if len(self._node_sets):
-            fit *= self._node_sets[self._jobs.table.ints[NODE_SET, slot]]
+            fit *= self._node_sets[self._jobs.table.ints[col.NODE_SET, slot]]
         order = np.argsort(self.arrays.power, kind="stable")
         before = np.cumsum(fit[order]) - fit[order]
         taken = np.clip(units - before, 0, fit[order])
@@ -255,7 +229,7 @@ class NodesRoom(MachineRoom):
         if self._cap is not None:
             is_on = (self._down == 0) | (self.arrays.used > 0)
             left = _micro(self._cap.left(is_on), self._total_units)
-            self._settings[POWER_LEFT] = left - int(self.arrays.used @ self.arrays.power)
+            self._settings[at.POWER_LEFT] = left - int(self.arrays.used @ self.arrays.power)
 
     @property
     def _total_units(self) -> int:
@@ -268,15 +242,16 @@ class NodesRoom(MachineRoom):
 
     def may_use(self, slot: int, node: int) -> bool:
         """Whether a node is in the set of nodes that a job may use."""
-        return not len(self._node_sets) or bool(self._node_sets[self._jobs.table.ints[NODE_SET, slot], node])
+        number = self._jobs.table.ints[col.NODE_SET, slot]
+        return not len(self._node_sets) or bool(self._node_sets[number, node])
 
     def may_take(self, slot: int, node: int, now: float) -> bool:
         """Whether a job that runs, or would start now, may use a node, which no announced drain forbids."""
         if not self.may_use(slot, node):
             return False
-        ends = now + self._jobs.table.floats[ESTIMATE, slot]
-        if not np.isnan(self._jobs.table.floats[START, slot]):
-            ends = self._jobs.table.floats[EXPECTED, slot]
+        ends = now + self._jobs.table.floats[col.ESTIMATE, slot]
+        if not np.isnan(self._jobs.table.floats[col.START, slot]):
+            ends = self._jobs.table.floats[col.EXPECTED, slot]
         return not drained_from(node, ends, self.address) < np.inf
 
     def lacks_shared(self, slot: int) -> bool:
@@ -289,7 +264,7 @@ class NodesRoom(MachineRoom):
 
     def is_free(self, node: int) -> bool:
         """Whether a node is in use, no job holds any part of it, and the power cap allows a job on it."""
-        if self._cap is not None and self.arrays.power[node] > self._settings[POWER_LEFT]:
+        if self._cap is not None and self.arrays.power[node] > self._settings[at.POWER_LEFT]:
             return False
         return bool((self._free_of(node) == self._capacity[node]).all() and not self._down[node])
 
@@ -315,9 +290,9 @@ class NodesRoom(MachineRoom):
         """Remove a node from service; jobs keep their parts of it, which are not free after their ends."""
         if self._down[node] == 0:
             for slot, units in holders.items():
-                self._jobs.table.ints[HELD, slot] -= units
+                self._jobs.table.ints[col.HELD, slot] -= units
             free = self._free_of(node)
-            self._jobs.counts[FREE] -= self._free_units(node, free)
+            self._jobs.counts[col.FREE] -= self._free_units(node, free)
             self._total -= free
             self.arrays.capacity[node] = 0
             self._down[node] = 1
@@ -333,14 +308,14 @@ class NodesRoom(MachineRoom):
         if self._down[node] == 0:
             held = np.zeros_like(self._capacity[node])
             for slot, units in holders.items():
-                self._jobs.table.ints[HELD, slot] += units
+                self._jobs.table.ints[col.HELD, slot] += units
                 held += self._capacity[node] if self._requests.exclusive else units * self._request[slot]
             self.arrays.capacity[node] = self._capacity[node]
             free = self._capacity[node] - held
             self._renew(node, free)
             self._total += free
-            self._jobs.counts[FREE] += self._free_units(node, free)
-            self._jobs.counts[EARLY] = 1
+            self._jobs.counts[col.FREE] += self._free_units(node, free)
+            self._jobs.counts[col.EARLY] = 1
         self._expect_back(node)
 
     def plan_around(self, drains: Sequence[AnnouncedDrain]) -> None:
@@ -354,7 +329,7 @@ class NodesRoom(MachineRoom):
                 self._drained_until[nodes] = np.maximum(self._drained_until[nodes], drain.end)
         for node in range(len(self._down)):
             self._expect_back(node)
-        self._settings[DRAINS] = len(self._drains)
+        self._settings[at.DRAINS] = len(self._drains)
         self.arrays.shut[:] = 0  # it goes with drain_shuts, which begin anew
         self._drain_arrays = drain_arrays(self._drains)
         self._renew_kinds()
@@ -378,7 +353,7 @@ class NodesRoom(MachineRoom):
         known = self._drained_until[node] if reasons == drained else np.inf
         back = known if reasons > 0 else -np.inf
         if back < self.arrays.back[node]:
-            self._jobs.counts[EARLY] = 1  # reservations may move forward
+            self._jobs.counts[col.EARLY] = 1  # reservations may move forward
         self.arrays.back[node] = back
 
     def _free_units(self, node: int, free: Ints) -> int:
@@ -389,7 +364,7 @@ class NodesRoom(MachineRoom):
 
     def room_for(self, slot: int, now: float) -> int:
         """Units of a job that could start now, at most all of them."""
-        units = int(self._jobs.table.ints[UNITS, slot])
+        units = int(self._jobs.table.ints[col.UNITS, slot])
         return room_now(slot, units, now, self._jobs.address, self.address)
 
     def ensure_capacity(self) -> None:
@@ -427,7 +402,7 @@ class NodesRoom(MachineRoom):
     def reserve_segments(self) -> None:
         """Ensure the capacity of the profile: a segment a running job, two a waiting one, and two a drain."""
         counts = self._jobs.counts
-        jobs = int(counts[RUNNING] + counts[EARLY] + 2 * counts[QUEUED])
+        jobs = int(counts[col.RUNNING] + counts[col.EARLY] + 2 * counts[col.QUEUED])
         most = jobs + _SEGMENTS_BESIDE + 2 * len(self._drains)
         if len(self._profile) < most:
             profile = np.zeros((2 * most, *self._capacity.shape), np.int64)
@@ -453,7 +428,7 @@ def _grown(array: Ints, rows: int) -> Ints:
 
 def _micro(watts: float, units: int) -> int:
     """Turn W into microwatts, with a microwatt a unit to spare, by which those of units are rounded."""
-    return int(min(watts * MICRO, _MOST_POWER)) + units
+    return int(min(watts * at.MICRO, _MOST_POWER)) + units
 
 
 def _check_cap(config: BatchConfig) -> None:

@@ -1,4 +1,4 @@
-"""A pool of equal units, and the passes on it."""
+"""The state on a pool of equal units, and the choice between it and nodes by resources."""
 
 from collections.abc import Mapping
 
@@ -7,17 +7,19 @@ from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Ints
-from mlsim.batch.columns.job_columns import EARLY, ENDS_FIRST, FREE, PER_EVENT, pack_pointers
-from mlsim.batch.columns.job_table import EXPECTED, HELD, PLANNED, UNITS
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns.job_columns import pack_pointers
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES, runs_of
 from mlsim.batch.dispatch.passes import process_timestamp, reserving
 from mlsim.batch.room.pool import HINT, N_POOL_COUNTS, Pool, add_free, free_of, pool_at
-from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.room.room import PoolAddress
-from mlsim.batch.room.unit_requests import Misfits, Requests
+from mlsim.batch.room.unit_requests import Misfits, PowerCap, Requests
 from mlsim.batch.state.batch_columns import BatchColumns
-from mlsim.batch.state.batch_state import MachineRoom, Passes
+from mlsim.batch.state.batch_state import BatchState, MachineRoom, Passes
+from mlsim.errors import InputError
 from mlsim.platform import Machine
+from mlsim.scenario import BatchConfig, Policy
+from mlsim.scenario.words import Allocator, Dispatcher
 from mlsim.workload.workload_jobs import JobBlock
 
 
@@ -52,7 +54,7 @@ class PoolRoom(MachineRoom):
         self._cap = cap
         self._withheld = 0  # units that are free, but not counted so, for the power they would take
         self._counts = np.zeros(N_POOL_COUNTS, np.int64)
-        jobs.counts[FREE] = requests.capacity
+        jobs.counts[at.FREE] = requests.capacity
         no_starts = np.empty((0, 0), np.int64)
         self.arrays = Pool(cores.copy(), self._cores, runs_of(cores), no_starts, self._counts)
         self._packed = pack_pointers(self.arrays)
@@ -73,7 +75,7 @@ class PoolRoom(MachineRoom):
         most = (
             self._requests.capacity if self._cap is None else min(self._requests.capacity, self._cap.largest)
         )
-        rows = np.flatnonzero(self._jobs.table.ints[UNITS, slots] > most)
+        rows = np.flatnonzero(self._jobs.table.ints[at.UNITS, slots] > most)
         reasons = {}
         for reason, found in self._misfits.find_in(block.select(rows)).items() if len(rows) else ():
             reasons[reason] = np.zeros(len(slots), np.bool_)
@@ -82,7 +84,7 @@ class PoolRoom(MachineRoom):
 
     def room_for(self, _slot: int, _now: float) -> int:
         """Units of a job that fit now; more than it asks for, if there is more room."""
-        return int(self._jobs.counts[FREE])
+        return int(self._jobs.counts[at.FREE])
 
     def is_free(self, node: int) -> bool:
         """Whether a node is in use and no job holds any part of it."""
@@ -95,10 +97,10 @@ class PoolRoom(MachineRoom):
     def end_due(self, now: float) -> None:
         """End jobs that end at this time, before a pass with ties per event uses what is held back."""
         rules, floats = self._jobs.rules, self._jobs.table.floats
-        if not rules[PER_EVENT] or rules[ENDS_FIRST]:
+        if not rules[at.PER_EVENT] or rules[at.ENDS_FIRST]:
             return
         for slot in self._jobs.running():
-            if floats[EXPECTED, slot] <= now and floats[PLANNED, slot] == now:
+            if floats[at.EXPECTED, slot] <= now and floats[at.PLANNED, slot] == now:
                 self.end(slot, now)
                 self.update_free()
 
@@ -116,16 +118,16 @@ class PoolRoom(MachineRoom):
         rows = self._jobs.occupancy.ints
         if self._down[rows[NODE, row]]:
             units = self.units_of_cores(slot, rows[NODE_CORES, row])
-            self._jobs.table.ints[HELD, slot] += units
-            self._jobs.counts[FREE] -= units
+            self._jobs.table.ints[at.HELD, slot] += units
+            self._jobs.counts[at.FREE] -= units
 
     def take_down(self, node: int, holders: Mapping[int, int]) -> None:
         """Remove a node from service."""
         if self._down[node] == 0:
             for slot, units in holders.items():
-                self._jobs.table.ints[HELD, slot] -= units
+                self._jobs.table.ints[at.HELD, slot] -= units
             self._left_over[node] = self._cores[node] - self._free(node)
-            self._jobs.counts[FREE] -= self._free_units(node)
+            self._jobs.counts[at.FREE] -= self._free_units(node)
             self._set_free(node, 0)
         self._down[node] += 1
         self._hold_back(np.flatnonzero(self._left_over))
@@ -135,11 +137,11 @@ class PoolRoom(MachineRoom):
         self._down[node] -= 1
         if self._down[node] == 0:
             for slot, units in holders.items():
-                self._jobs.table.ints[HELD, slot] += units
+                self._jobs.table.ints[at.HELD, slot] += units
             self._set_free(node, int(self._cores[node] - self._left_over[node]))
-            self._jobs.counts[FREE] += self._free_units(node)
+            self._jobs.counts[at.FREE] += self._free_units(node)
             self._counts[HINT] = min(int(self._counts[HINT]), node)
-            self._jobs.counts[EARLY] = 1
+            self._jobs.counts[at.EARLY] = 1
             self._left_over[node] = 0
         self._hold_back(np.flatnonzero(self._left_over))
 
@@ -178,10 +180,10 @@ class PoolRoom(MachineRoom):
         allowed = self._cap.units(in_use | (self._left_over > 0)) - left_over
         withheld = max(0, int(units) - allowed)
         if withheld < self._withheld:
-            self._jobs.counts[EARLY] = 1
+            self._jobs.counts[at.EARLY] = 1
         if withheld != self._withheld:
             self._jobs.change_room()
-        self._jobs.counts[FREE] += self._withheld - withheld
+        self._jobs.counts[at.FREE] += self._withheld - withheld
         self._withheld = withheld
 
 
@@ -205,3 +207,81 @@ class PoolPasses(Passes):
         return process_timestamp(
             now, len(ended), first, last, arrivals, released, columns, pool, self._reserving
         )
+
+
+def needs_resources(config: BatchConfig, requests: Requests) -> bool:
+    """Whether a scenario needs more than a pool of nodes or cores and policies of the catalogue."""
+    return (
+        not requests.plain
+        or bool(requests.shared)
+        or requests.node_sets
+        or config.allocator != Allocator.FIRST_FIT
+        or config.names_nodes
+        or config.dispatcher not in (Dispatcher.QUEUE, Dispatcher.REJECT)
+        or not isinstance(config.policy, Policy)
+    )
+
+
+def state_on_pool(
+    machine: Machine,
+    config: BatchConfig,
+    requests: Requests,
+    nodes_one_by_one: bool,
+    cap: PowerCap | None = None,
+) -> BatchState:
+    """Make a state on a pool of units; the parameters are those of :func:`state_for`."""
+    # A pass writes no more rows than there are units on the machine.
+    most_rows = requests.capacity + 1
+    state = BatchState(config, requests, machine.n_nodes, not nodes_one_by_one, most_rows)
+    state.room = room = PoolRoom(state, machine, requests, cap)
+    state.passes = PoolPasses(state, room)
+    state.ensure_capacity()
+    return state
+
+
+def state_on_nodes(
+    machine: Machine,
+    config: BatchConfig,
+    requests: Requests,
+    nodes_one_by_one: bool,
+    seed: int = 0,
+    cap: PowerCap | None = None,
+    announced: bool = False,
+) -> BatchState:
+    """Make a state on nodes by resources; the parameters are those of :func:`state_for`."""
+    # Here, as only they load their kernels.
+    from mlsim.batch.state.node_passes import NodePasses, expanded
+    from mlsim.batch.state.node_state import NodesRoom
+
+    if requests.node_sets and isinstance(config.dispatcher, Dispatcher) and config.dispatcher.solves:
+        raise InputError(
+            f"batch.dispatcher: {config.dispatcher} plans with all nodes, and some jobs may use only some of "
+            "them; allowed: queue, prb, or a dispatcher of your own"
+        )
+    config = expanded(config)
+    state = BatchState(config, requests, machine.n_nodes, not nodes_one_by_one, machine.n_cores + 1)
+    state.room = room = NodesRoom(state, machine, config, requests, seed, cap, announced)
+    state.passes = NodePasses(state, room, machine, config, requests, seed)
+    state.ensure_capacity()
+    return state
+
+
+def state_for(
+    machine: Machine,
+    config: BatchConfig,
+    requests: Requests,
+    nodes_one_by_one: bool,
+    seed: int,
+    cap: PowerCap | None = None,
+    announced: bool = False,
+) -> BatchState:
+    """Make the simplest state that suffices.
+
+    With ``nodes_one_by_one`` each node has an occupancy row of its own, as nodes may be released one by one.
+    With ``announced`` drains, or sets of nodes that jobs may use, a pool is not enough: it cannot distinguish
+    nodes.
+    """
+    simple = not needs_resources(config, requests) and (cap is None or cap.is_even)
+    if simple and not announced:
+        return state_on_pool(machine, config, requests, nodes_one_by_one, cap)
+    return state_on_nodes(machine, config, requests, nodes_one_by_one, seed, cap, announced)
