@@ -20,24 +20,12 @@ from mlsim.record.growing_arrays import HELD_ROWS, GrowingArray, let_go
 
 _BLOCK_ROWS = 1 << 16
 
-_COLUMNS = {
-    "job_id": "job_id",
-    "submit_time": "submit_time",
-    "start_time": "start_time",
-    "end_time": "end_time",
-    "walltime": "walltime",
-    "prediction": "estimate",
-    "log_run_time": "run_time",
-    "processors": "processors",
-    "cores": "cores",
-    "state": "state",
-    "backfilled": "backfilled",
-    "user": "user",
-    "group": "group",
-    "executable": "executable",
-    "queue": "queue",
-    "partition": "partition",
-}  # column of the record -> column of the job table
+_SAME = (
+    *("job_id", "submit_time", "start_time", "end_time", "walltime", "processors", "cores", "state"),
+    *("backfilled", "user", "group", "executable", "queue", "partition"),
+)
+# Column of the record -> column of the job table.
+_COLUMNS = {name: name for name in _SAME} | {"prediction": "estimate", "log_run_time": "run_time"}
 
 
 class JobRecorder:

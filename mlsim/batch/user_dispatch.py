@@ -3,10 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mlsim._runtime.arrays import Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.view import WaitingJobs
 from mlsim.plugins import Family, check_plugin, installed_plugins, load_plugin
 from mlsim.scenario import BatchConfig, Policy
@@ -16,7 +13,7 @@ from mlsim.scenario.words import Allocator, Choice, Dispatcher, Predictor
 class OwnPolicy(Protocol):
     """Orders the queue. An attribute ``live = False`` declares that keys never change once a job waits."""
 
-    def key(self, now: float, jobs: WaitingJobs) -> NDArray[np.float64]:
+    def key(self, now: float, jobs: WaitingJobs) -> Floats:
         """Return a key for each waiting job; smaller goes first, equal keys in order of arrival."""
         ...
 
@@ -51,37 +48,18 @@ FAMILIES = {
 def make_plugin(family: str, name: str) -> Any:
     """Make the object that a scenario names.
 
-    Parameters
-    ----------
-    family
-        ``dispatcher``, ``policy``, ``allocator`` or ``predictor``.
-    name
-        ``path/file.py:Class``, the path seen from the current directory, or the name of an entry point.
-
-    Raises
-    ------
-    InputError
-        If there is no such class, its name is taken, it does not take its parameters, it cannot be made, or
-        it lacks a method.
+    ``name`` is ``path/file.py:Class``, the path seen from the current directory, or that of an entry point.
+    Raises InputError if there is no such class, its name is taken, it does not take its parameters, it cannot
+    be made, or it lacks a method.
     """
     return load_plugin(FAMILIES[family], name)
 
 
 def check_plugins(config: BatchConfig, execute: bool) -> None:
-    """Check the plugins that the batch level of a scenario names.
+    """Check the plugins that the batch level of a scenario names; raise InputError if one cannot be used.
 
-    Parameters
-    ----------
-    config
-        The scenario's, with files as they were found.
-    execute
-        Whether each is made. Otherwise no code of theirs is executed, and of installed ones it is checked
-        that their names can be used; for files see :func:`mlsim.scenario.check_code`.
-
-    Raises
-    ------
-    InputError
-        If one cannot be made or used.
+    ``execute``: each is made. Otherwise no code of theirs is executed, and of installed ones it is checked
+    that their names can be used; for files see :func:`mlsim.scenario.check_code`.
     """
     for name, family in FAMILIES.items():
         plugin = getattr(config, name)

@@ -3,10 +3,9 @@
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel
-from mlsim._runtime.arrays import Ints
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators.node_arrays import Nodes
 from mlsim.batch.columns import job_columns as col
@@ -112,7 +111,7 @@ def reach(slot: int, now: float, columns: Columns, nodes: Nodes) -> int:
     return n
 
 
-Bools = NDArray[np.bool_]
+Bools = Mask
 
 _FORGET: Final = 0.999
 """Weight of an arrival relative to the next one."""

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import apart_kernel, borrowed, kernel, leaf_kernel
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.batch.backfill.conservative import next_reservation
 from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns.job_columns import Columns, columns_at
@@ -346,10 +345,10 @@ class CompiledBatch:
         self._events = self._events._replace(arrivals=slots[accepted])
         self._progress[NEXT_ARRIVAL] = 0
 
-    def _withdraw_at_once(self, slots: Ints, accepted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _withdraw_at_once(self, slots: Ints, accepted: Mask) -> Mask:
         """Return which jobs are withdrawn at their submission; they never enter the queue."""
         floats = self.state.table.floats
-        found: NDArray[np.bool_] = accepted & (floats[at.WITHDRAWAL, slots] <= floats[at.SUBMIT, slots])
+        found: Mask = accepted & (floats[at.WITHDRAWAL, slots] <= floats[at.SUBMIT, slots])
         if found.any():
             self.state.table.ints[at.STATE, slots[found]] = JobState.WITHDRAWN
             floats[at.ESTIMATE, slots[found]] = np.nan

@@ -85,7 +85,7 @@ _FROM_BLOCK = tuple(_ints.of_block)
 class Accounts(Protocol):
     """Mapping of jobs to usage accounts."""
 
-    def of(self, jobs: JobBlock, /) -> NDArray[np.int64]:
+    def of(self, jobs: JobBlock, /) -> Ints:
         """Return the account of each job."""
         ...
 
@@ -95,8 +95,8 @@ class JobTable:
 
     def __init__(self, accounts: Accounts | None = None, capacity: int = 1024) -> None:
         self._accounts = accounts
-        self.ints: NDArray[np.int64] = np.zeros((len(INTS), capacity), np.int64)
-        self.floats: NDArray[np.float64] = np.full((len(FLOATS), capacity), np.nan)
+        self.ints: Ints = np.zeros((len(INTS), capacity), np.int64)
+        self.floats: Floats = np.full((len(FLOATS), capacity), np.nan)
         self._free = np.arange(capacity)[::-1]
         self._n_free = capacity
         self._arrivals = 0
@@ -113,7 +113,7 @@ class JobTable:
         )
         return view
 
-    def admit(self, block: JobBlock, units: NDArray[np.int64]) -> NDArray[np.int64]:
+    def admit(self, block: JobBlock, units: Ints) -> Ints:
         """Fill slots with a block of jobs in arrival order; return them in the block's order."""
         slots = self._claim_slots(len(block.job_id))
         self.ints[:, slots] = 0
@@ -132,7 +132,7 @@ class JobTable:
         self._arrivals += len(slots)
         return slots
 
-    def free_slots(self, slots: NDArray[np.int64]) -> None:
+    def free_slots(self, slots: Ints) -> None:
         """Free the slots of jobs that have left the system."""
         self._free[self._n_free : self._n_free + len(slots)] = slots[::-1]
         self._n_free += len(slots)
@@ -142,7 +142,7 @@ class JobTable:
         """Number of slots that can be taken without growing."""
         return self._n_free
 
-    def _claim_slots(self, count: int) -> NDArray[np.int64]:
+    def _claim_slots(self, count: int) -> Ints:
         if count > self._n_free:
             self._grow(max(2 * self.capacity, self.capacity + count))
         self._n_free -= count
@@ -188,7 +188,7 @@ def _fields(kind: type[Any]) -> Sequence[tuple[str, str, int]]:
     return tuple((name, *get_args(hints[name])[1:]) for name in kind._fields)
 
 
-def pack_pointers(arrays: tuple[NDArray[Any], ...]) -> NDArray[np.int64]:
+def pack_pointers(arrays: tuple[NDArray[Any], ...]) -> Ints:
     """Return address and shape of each array; the caller keeps owning them.
 
     Kernels take the address of what is returned, which has to live as long.

@@ -3,10 +3,9 @@
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import apart_kernel, kernel, last_bit, leaf_kernel, next_bit
-from mlsim._runtime.arrays import Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.columns.job_columns import FIRST_ROW, ROWS
 from mlsim.record import Occupancy
 from mlsim.record.growing_arrays import GrowingArray, let_go
@@ -28,8 +27,8 @@ class OccupancyLog:
     def __init__(self, capacity: int = 1024) -> None:
         self._ints = GrowingArray(np.int64, _N_INTS, capacity)
         self._floats = GrowingArray(np.float64, _N_FLOATS, capacity)
-        self.ints: NDArray[np.int64] = self._ints.array
-        self.floats: NDArray[np.float64] = self._floats.array
+        self.ints: Ints = self._ints.array
+        self.floats: Floats = self._floats.array
 
     def reserve(self, used: int, more: int) -> None:
         """Ensure capacity for ``more`` rows behind the ``used`` ones."""
@@ -60,9 +59,7 @@ class OccupancyLog:
 
 
 @leaf_kernel
-def write_row(
-    row: int, job: int, node: int, cores: int, now: float, rows: NDArray[np.int64], times: NDArray[np.float64]
-) -> None:
+def write_row(row: int, job: int, node: int, cores: int, now: float, rows: Ints, times: Floats) -> None:
     """Write that a job holds ``cores`` cores of a node from ``now`` on."""
     rows[JOB, row] = job
     rows[NODE, row] = node
@@ -83,8 +80,8 @@ def write_rows(
     count: int,
     cores: int,
     now: float,
-    rows: NDArray[np.int64],
-    times: NDArray[np.float64],
+    rows: Ints,
+    times: Floats,
 ) -> int:
     """Write that a job holds cores of each of some nodes; return one past the last row."""
     if not merge:
@@ -103,7 +100,7 @@ def write_rows(
 
 @kernel
 def find_holders(
-    node: int, running: Ints, ints: Ints, rows: Ints, times: NDArray[np.float64], slots: Ints, held: Ints
+    node: int, running: Ints, ints: Ints, rows: Ints, times: Floats, slots: Ints, held: Ints
 ) -> int:
     """Write running jobs that hold part of a node to ``slots``, their cores to ``held``; return how many."""
     n = 0

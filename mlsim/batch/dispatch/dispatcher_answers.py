@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from mlsim._jit import borrowed, kernel
 from mlsim._runtime.arrays import Ints
-from mlsim.batch.allocators import node_arrays, node_fit
 from mlsim.batch.allocators import node_arrays as at
+from mlsim.batch.allocators import node_fit
 from mlsim.batch.allocators.node_arrays import Nodes, free_of_each, nodes_at
 from mlsim.batch.columns import job_columns as col
 from mlsim.batch.columns.job_columns import Columns, IntColumn, JobTable, columns_at
@@ -53,7 +53,7 @@ def units_on(slot: int, node: int, most: int, columns: int, nodes: int) -> int:
 @kernel
 def place_units(units: IntColumn, nodes: int) -> None:
     """Place units of a job on each node."""
-    node_arrays.place_on_each(borrowed(units), nodes_at(nodes))
+    at.place_on_each(borrowed(units), nodes_at(nodes))
 
 
 @kernel

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.batch.clock.event_clock import Clock
 from mlsim.batch.columns.job_columns import ESTIMATE, NUMBER, STATE
 from mlsim.batch.job_recorder import RejectionLog
@@ -118,13 +117,13 @@ class Transitions:
         self.rejections.add(self.state.table.ints[NUMBER, slots], reason)
         self.depart(slots)
 
-    def reject_unseen(self, slots: list[int], at: float | NDArray[np.float64], reason: str) -> None:
+    def reject_unseen(self, slots: list[int], at: float | Floats, reason: str) -> None:
         """Reject jobs, at these times, that no dispatcher has seen."""
         self.state.table.floats[ESTIMATE, slots] = np.nan
         self.conclude(slots, at, completed=False)
         self.reject(slots, reason)
 
-    def withdraw_unseen(self, slots: list[int], at: float | NDArray[np.float64]) -> None:
+    def withdraw_unseen(self, slots: list[int], at: float | Floats) -> None:
         """Withdraw jobs, at these times, that no dispatcher has seen."""
         self.state.table.floats[ESTIMATE, slots] = np.nan
         self.conclude(slots, at, completed=False)
@@ -173,7 +172,7 @@ class Transitions:
 
     # Afterwards
 
-    def conclude(self, slots: list[int] | Ints, at: float | NDArray[np.float64], *, completed: bool) -> None:
+    def conclude(self, slots: list[int] | Ints, at: float | Floats, *, completed: bool) -> None:
         """Announce that jobs end for good, at these times."""
         if self._outcome:
             numbers = self.state.table.ints[NUMBER, slots].tolist()

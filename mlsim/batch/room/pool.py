@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim._runtime.arrays import Ints
@@ -173,7 +172,7 @@ def take_node(_slot: int, node: int, columns: Columns, pool: Pool) -> int:
 
 
 @apart_kernel
-def measure_part(part: NDArray[np.int64], columns: Columns, pool: Pool) -> None:
+def measure_part(part: Ints, columns: Columns, pool: Pool) -> None:
     """Count the units of what was released; what failed in the meantime is gone."""
     units = 0
     for node in range(len(part)):
@@ -184,13 +183,13 @@ def measure_part(part: NDArray[np.int64], columns: Columns, pool: Pool) -> None:
 
 
 @leaf_kernel
-def find_room_in_part(slot: int, _part: NDArray[np.int64], _now: float, columns: Columns, pool: Pool) -> bool:
+def find_room_in_part(slot: int, _part: Ints, _now: float, columns: Columns, pool: Pool) -> bool:
     """Whether a job fits on what was released."""
     return bool(columns.ints[at.UNITS, slot] <= min(pool.counts[PART], columns.counts[at.FREE]))
 
 
 @apart_kernel
-def hold_part(slot: int, part: NDArray[np.int64], now: float, columns: Columns, pool: Pool) -> None:
+def hold_part(slot: int, part: Ints, now: float, columns: Columns, pool: Pool) -> None:
     """Allocate to a job the first units of what was released, which is updated too."""
     first = columns.counts[at.USED_ROWS]
     _first_fit(slot, now, 0, part, pool.no_starts, columns, pool)

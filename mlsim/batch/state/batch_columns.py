@@ -19,19 +19,9 @@ from mlsim.batch.order.queue_blocks import GONE, N_BLOCK_TIMES, UNKNOWN, blocks_
 from mlsim.scenario import BatchConfig, Policy
 from mlsim.scenario.words import Backfill, Compression, EasyRule, OverrunRule, TieOrder
 
-_BACKFILL = {
-    Backfill.NONE: at.NONE,
-    Backfill.GREEDY: at.GREEDY,
-    Backfill.EASY: at.EASY,
-    Backfill.CONSERVATIVE: at.CONSERVATIVE,
-}
-_EASY = {
-    EasyRule.STANDARD: at.STANDARD,
-    EasyRule.ACCASIM: at.ACCASIM,
-    EasyRule.CQSIM: at.CQSIM,
-    EasyRule.BATSCHED: at.BATSCHED,
-    EasyRule.EASY_BF: at.EASY_BF,
-}
+# Kernels know the words by numbers of the same names.
+_BACKFILL = {word: getattr(at, word.name) for word in Backfill}
+_EASY = {word: getattr(at, word.name) for word in EasyRule}
 _ON_PROFILE = 0  # reservations: room for the head is looked up in the profile of free units too
 _NOBODY = np.empty((N_SHARES, 0))
 

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import borrowed, kernel
-from mlsim._runtime.arrays import Ints
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators import node_fit
 from mlsim.batch.allocators.node_arrays import Nodes, free_of_each, kept_words, nodes_at
@@ -159,7 +158,7 @@ class NodesRoom(MachineRoom):
 
     # Jobs that come
 
-    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
+    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, Mask]:
         """Store what jobs ask for; return those that no set of nodes could hold, by reason."""
         units = self._jobs.table.ints[col.UNITS, slots]
         self._request[slots] = self._requests.per_unit(block, units)
@@ -187,14 +186,12 @@ class NodesRoom(MachineRoom):
             self._make_arrays()
         return np.array([0, *numbers], np.int64)[sets.of_job]
 
-    def _beyond_cap(
-        self, slots: Ints, reasons: Mapping[str, NDArray[np.bool_]]
-    ) -> dict[str, NDArray[np.bool_]]:
+    def _beyond_cap(self, slots: Ints, reasons: Mapping[str, Mask]) -> dict[str, Mask]:
         """Return which other jobs the cap forbids even on the empty machine, by reason."""
         assert self._cap is not None
         others = ~np.logical_or.reduce([np.zeros(len(slots), np.bool_), *reasons.values()])
         highest = _micro(self._cap.highest, self._total_units)
-        beyond: dict[str, NDArray[np.bool_]] = {}
+        beyond: dict[str, Mask] = {}
         asked = self._jobs.table.ints[[col.UNITS, col.NODE_SET]][:, slots]
         asked = np.column_stack([asked.T, self._request[slots]])
         _, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)

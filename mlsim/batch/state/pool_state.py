@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim._runtime.arrays import Ints
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns.job_columns import pack_pointers
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES, runs_of
@@ -70,7 +69,7 @@ class PoolRoom(MachineRoom):
         """Its address, for kernels."""
         return PoolAddress(self.address)
 
-    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
+    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, Mask]:
         """Return which of the jobs that come no set of nodes could hold, by reason."""
         most = (
             self._requests.capacity if self._cap is None else min(self._requests.capacity, self._cap.largest)
