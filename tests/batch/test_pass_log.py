@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
-from mlsim.batch.columns.job_columns import JobTable
 from mlsim.batch.events.attempts import DispatchTimes
 from mlsim.batch.job_recorder import PassLog
 from mlsim.batch.room.unit_requests import Requests
@@ -70,13 +69,12 @@ def test_a_job_waits_for_the_pass_that_starts_it(jobs):
 
 
 def test_the_last_start_of_a_job_counts():
-    table = JobTable(4)
-    times = DispatchTimes(table)
-    table.ints[0, :2] = [1, 0]
+    batch = simulate([(0, 5, 5, 1), (1, 5, 5, 1)])
+    times = DispatchTimes(batch._transitions)
+    batch.state.table.ints[0, :2] = [1, 0]
     times.on_start(np.array([0, 1]), 0.0, 2.0)
     times.on_start(np.array([1]), 1.0, 3.0)
-    jobs = simulate([(0, 5, 5, 1), (1, 5, 5, 1)]).jobs()
-    assert times.add_columns(jobs).dispatch_time.tolist() == [3.0, 2.0]
+    assert times.add_columns(batch.jobs()).dispatch_time.tolist() == [3.0, 2.0]
 
 
 def test_an_empty_log_has_columns():
