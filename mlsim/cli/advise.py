@@ -15,8 +15,7 @@ from mlsim.cli.terminal import print_json, show, table_of
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
-    from mlsim.experiment.advice import Advice
-    from mlsim.experiment.recorded_loop import RecordedLoop
+    from mlsim.experiment.advice import Advice, RecordedLoop
     from mlsim.scenario import Scenario
 
 
@@ -49,19 +48,18 @@ def advise(options: _AdviseOptions) -> None:
     """
     from mlsim.experiment import advice, load_loop
     from mlsim.experiment.manifest import write_summary
-    from mlsim.experiment.recorded_loop import maker_of, recorded_loop, unknown_of
     from mlsim.experiment.result_directories import complete_or_gone
     from mlsim.scenario import parse_overrides
     from mlsim.techniques import TECHNIQUES
 
     source, out, run_time = options.source, options.out, options.run_time
     overrides = parse_overrides(cli.settings(options.set_, source))
-    record = recorded_loop(source, options.job) if source.is_dir() else None
+    record = advice.recorded_loop(source, options.job) if source.is_dir() else None
     if record is None and options.job is not None:
         raise InputError(f"--job {options.job}: is of a run; {source} is a scenario")
     if record is not None and run_time is not None:
         raise InputError(f"--run-time {run_time}: the record of {source} says what iterations cost")
-    if record is not None and (unknown := unknown_of(record, source)):
+    if record is not None and (unknown := advice.unknown_of(record, source)):
         facts = advice.facts_of_unknown(unknown, record)
         if out is not None:
             with complete_or_gone(out) as place:
@@ -72,7 +70,7 @@ def advise(options: _AdviseOptions) -> None:
             print(f"No verdict: {unknown['reason']}.\nInstead: {unknown['instead']}.")
         return
     with (
-        nullcontext(partial(load_loop, source)) if record is None else maker_of(record) as make,
+        nullcontext(partial(load_loop, source)) if record is None else advice.maker_of(record) as make,
         complete_or_gone(out) if out is not None else nullcontext() as place,
     ):
         with reporting("choices of a technique") as progress:

@@ -151,7 +151,7 @@ class _ReportOptions(Options):
 
 def report(options: _ReportOptions) -> None:
     """Write a page on RUNs: summary, jobs, Gantt chart, loops, utilization, waits, comparison; no network."""
-    from mlsim.experiment.report_pages import make_page
+    from mlsim.experiment.comparison import make_page
 
     with new_files([options.out]) as (partial,):
         text = make_page(
@@ -198,7 +198,7 @@ class _PlotOptions(Options):
 def plot(options: _PlotOptions) -> None:
     """Draw KIND of RUNs for a paper: PNG, SVG or PDF, legible at the width of a column."""
     from mlsim.analysis.plots.paper_style import figures, write_figure
-    from mlsim.experiment.report_pages import read_for_plot
+    from mlsim.experiment.comparison import read_for_plot
 
     kind, job = options.kind, options.job
     target, what = options.out or Path(f"{kind}.pdf"), figures()[kind]

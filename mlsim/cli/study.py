@@ -73,8 +73,7 @@ def run(options: _RunOptions) -> None:
         if executor is None:  # another rank than the first
             return
         from mlsim.experiment.study import load_study
-        from mlsim.experiment.study.study_engine import run_study
-        from mlsim.experiment.study.study_runner import ProgressDisplay
+        from mlsim.experiment.study.study_runner import ProgressDisplay, run_study
 
         chosen = load_study(options.path)
         target = options.out or Path("runs") / chosen.name
@@ -131,8 +130,7 @@ def _executor(options: _RunOptions) -> Iterator[Executor | None]:
 def _print_plan(chosen: Study, target: Path, options: _RunOptions) -> None:
     """Print the runs to do, and a time estimate from the runs that are stored."""
     from mlsim.experiment.study.axes import words_of
-    from mlsim.experiment.study.study_engine import missing_tasks
-    from mlsim.experiment.study.study_runner import time_words
+    from mlsim.experiment.study.study_runner import missing_tasks, time_words
 
     again = {"force": options.force, "retry_failed": options.retry_failed}
     total, tasks, known = missing_tasks(chosen, target, **again)
@@ -163,7 +161,7 @@ def _print_tables(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None
     if chosen.search is None:
         from mlsim.experiment.study.study_tables import study_tables as tables_of
     else:
-        from mlsim.experiment.study.search_results import search_tables as tables_of
+        from mlsim.experiment.study.study_results import search_tables as tables_of
 
     for title, (titles, lines) in tables_of(chosen, rows).items():
         shown = rich_table.Table(

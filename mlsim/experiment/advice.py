@@ -1,19 +1,28 @@
-"""Recommend a technique and an execution model for a loop; its files."""
+"""Recommend a technique and an execution model for a loop, or for one reconstructed from a run's chunks."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import polars as pl
 
+from mlsim._files import is_file
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim._runtime.late import load_matplotlib
+from mlsim.application.selection.measured_costs import Waits, charges_of_waits, waits_of
+from mlsim.cosim.simulation import loop_cost_sums
 from mlsim.errors import InputError
-from mlsim.experiment.loops import run_loop
-from mlsim.experiment.manifest import write_summary
-from mlsim.experiment.recorded_loop import LEAST_CHUNKS, RecordedLoop
+from mlsim.experiment import loops, manifest, stored_runs
 from mlsim.experiment.result_directories import Place
+from mlsim.record import Chunks, JobState, Records, derived_times, parquet_tables
 from mlsim.scenario import Scenario
+from mlsim.scenario.simulation_demand import Share, check_memory
 
 NEARLY = 0.01  # A choice is as good as the best one if it takes at most this share more
 _SPREAD = (1.0, 0.8, 1.2)
@@ -21,6 +30,213 @@ _MOST_SIMULATIONS = 1_000_000
 _MOST_SHOWN = 16
 _COSTS = ("chunk_calculation", "chunk_assignment", "atomic_service", "break_time", "piece_time")
 _LATENCIES = ("latency", "intra_node_latency")
+LEAST_CHUNKS = 20  # per PE; a record of fewer has too little information on the variation within chunks
+_OF_THE_RUN = ("costs", "iterations", "time_steps", "selection", "pes_per_node")  # the record replaces them
+_TABLES_OF_LOOPS = ("chunks", "pes")
+_NETWORK = ("bandwidth", "latency", "intra_node_latency")
+
+
+@dataclass(frozen=True)
+class RecordedLoop:
+    """A recorded loop: its scenario without costs, and the costs derived from its chunks."""
+
+    content: dict[str, Any]
+    costs: Floats  # float64[N]: of each iteration [s on a PE of the reference speed]
+    technique: str
+    model: str
+    t_loop: float  # mean of its time steps [s]
+    chunks: int
+    parts: int  # chunks that begin at different iterations
+    pes: int
+    measured: bool  # real ranks executed the loop
+    overhead: float  # median time from a request to the start of the chunk [s]
+
+
+_ITERATION = 48  # Bytes per iteration while costs are computed
+
+
+def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
+    """Read the loop of a job (None: the only one) from a run, simulated or real, that has chunks."""
+    file = "loop.yaml" if is_file(directory / "loop.yaml") else "scenario.yaml"
+    manifest.check_read(directory, scenario=file)
+    path = directory / "chunks.parquet"
+    records = parquet_tables.read_tables(directory, without=_TABLES_OF_LOOPS)
+    row = _row_of(directory, records, job)
+    if not is_file(path):
+        raise InputError(f"{directory}: has no chunks; run it again with --set output.trace=chunks")
+    chunks = parquet_tables.read_rows_of_loops(path, Chunks, records, np.array([row]))
+    if not len(chunks.job):
+        raise InputError(f"{directory}: job {records.jobs.job_id[row]} has no chunks")
+    scenario = stored_runs.read_scenario(directory / file)
+    summary = stored_runs.read_summary(directory / "summary.json")
+    for key, (allowed, fits) in _READ.items():
+        value = stored_runs.value_at(scenario, key)
+        if not fits(value):
+            said = "missing" if value is None else f"{value!r:.60}"
+            raise InputError(
+                f"{directory / file}: {key}: {said}; allowed: {allowed}. Run the scenario again."
+            )
+    cores, speed = _nodes_of(records, row, scenario["application"].get("pes_per_node"))
+    if int(chunks.pe.max()) >= cores.sum():
+        raise InputError(
+            f"{path}: a chunk of PE {chunks.pe.max()}; the nodes of job {records.jobs.job_id[row]} have "
+            f"{cores.sum()} PEs by {directory / file} and occupancy.parquet: are they of one run?"
+        )
+    measured = "mpi" in summary or "slurm" in summary
+    waits = waits_of(chunks.pe.astype(np.int64), chunks.requested, chunks.start, chunks.end)
+    loop = int(np.flatnonzero(records.loops.job == row)[0])
+    time_steps = int(scenario["application"].get("time_steps") or 1)
+    if time_steps > 1:
+        if records.jobs.state[row] != JobState.COMPLETED:
+            raise InputError(f"{directory}: the loop was ended before its last time step")
+        # Iterations count on from one time step to the next.
+        each = max(int(records.loops.iterations[loop]) // time_steps, 1)
+        chunks = replace(chunks, first=chunks.first % each)
+    return RecordedLoop(
+        content=_content(scenario, records, cores, speed, waits if measured else None),
+        costs=_costs(path, chunks, np.repeat(speed, cores)),
+        technique=str(scenario["application"]["technique"]),
+        model=str(scenario["application"]["execution"]["model"]),
+        t_loop=float(records.loops.t_loop[loop]) / time_steps,
+        chunks=len(chunks.job),
+        parts=len(np.unique(chunks.first)),
+        pes=int(cores.sum()),
+        measured=measured,
+        overhead=waits.typical,
+    )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 62
+
+
+_READ: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "name": ("a text", lambda value: isinstance(value, str)),
+    "seed": ("a whole number", lambda value: isinstance(value, int)),
+    "platform": ("a mapping", lambda value: isinstance(value, Mapping)),
+    "application": ("a mapping", lambda value: isinstance(value, Mapping)),
+    "application.technique": ("a technique", lambda value: isinstance(value, str | Mapping)),
+    "application.execution.model": ("an execution model", lambda value: isinstance(value, str | Mapping)),
+    "application.pes_per_node": ("1 or more", lambda value: value is None or _is_count(value)),
+    "application.time_steps": ("1 or more", lambda value: value is None or _is_count(value)),
+    "platform.network": ("a mapping", lambda value: value is None or isinstance(value, Mapping)),
+}
+
+
+def unknown_of(record: RecordedLoop, source: Path) -> dict[str, str] | None:
+    """Return why a record allows no verdict (``reason``), and what to do ``instead``; None if it does.
+
+    The time of a chunk is divided evenly among its iterations. Few chunks per PE thus hide the imbalance that
+    another technique would meet, and all techniques but the recorded one look too good.
+    """
+    if record.parts >= LEAST_CHUNKS * record.pes:
+        return None
+    iterations = len(record.costs)
+    each = record.parts / record.pes
+    counted = "" if record.parts == record.chunks else f" at {record.parts:,} different iterations"
+    reason = (
+        f"{record.chunks:,} chunks{counted} on {record.pes:,} PEs are {each:.3g} per PE, fewer than "
+        f"{LEAST_CHUNKS}: what iterations cost within a chunk is not known, and other techniques would be "
+        "simulated without that imbalance"
+    )
+    instead = (
+        f"{source.name} was executed with {record.technique}; record the loop with small chunks, such as "
+        "--set application.technique=SS, and run mlsim advise on that record"
+    )
+    if iterations < LEAST_CHUNKS * record.pes:
+        instead = (
+            f"the loop has {iterations / record.pes:.3g} iterations per PE; measure what each costs, write "
+            "the costs into a file, and run mlsim advise on a scenario with application.costs: {profile: "
+            "file, path: costs.csv}"
+        )
+    return {"reason": reason, "instead": instead}
+
+
+@contextmanager
+def maker_of(record: RecordedLoop) -> Iterator[Callable[[Mapping[str, object]], Scenario]]:
+    """Yield a function that builds the loop with some keys changed; its costs are in a temporary file."""
+    with TemporaryDirectory(prefix="mlsim-") as directory:
+        path = Path(directory) / "costs.npy"
+        np.save(path, record.costs)
+        application = {**record.content["application"], "costs": {"profile": "file", "path": str(path)}}
+        content = {**record.content, "application": application}
+        yield lambda changes: loops.loop_from_mapping(content, changes)
+
+
+def _row_of(directory: Path, records: Records, job: int | None) -> int:
+    with_loops = records.loops.job
+    if not len(with_loops):
+        raise InputError(f"{directory}: no job of it executed a loop")
+    if job is None:
+        if len(with_loops) > 1:
+            first = records.jobs.job_id[with_loops[:5]].tolist()
+            raise InputError(
+                f"{directory}: {len(with_loops)} jobs executed loops; say which with --job, such as {first}"
+            )
+        return int(with_loops[0])
+    found = [row for row in with_loops.tolist() if records.jobs.job_id[row] == job]
+    if not found:
+        raise InputError(f"{directory}: --job {job}: no job of that number executed a loop")
+    return int(found[0])
+
+
+def _nodes_of(records: Records, row: int, pes_per_node: int | None) -> tuple[Ints, Floats]:
+    """Return the PEs and the speed of each node of a job in its last attempt, in the order of its PEs."""
+    stays = records.occupancy
+    of_job = np.flatnonzero((stays.job == row) & (derived_times.attempt_of_rows(stays, records.attempts) < 0))
+    node = np.concatenate([np.arange(stays.node[k], stays.node[k] + stays.count[k]) for k in of_job])
+    cores = np.repeat(stays.cores[of_job], stays.count[of_job])
+    _, first = np.unique(node, return_index=True)  # one that came back has another row
+    first.sort()
+    node, cores = node[first], cores[first]
+    if pes_per_node is not None:
+        cores = np.minimum(cores, int(pes_per_node))
+    return cores.astype(np.int64), records.nodes.speed[node]
+
+
+def _costs(path: Path, chunks: Chunks, speed: Floats) -> Floats:
+    """Return the mean cost of every iteration over its executions."""
+    n = int((chunks.first + chunks.size).max())
+    check_memory(str(path), [Share("size", f"{n:,} iterations", n * _ITERATION)], "the costs of iterations")
+    rate = (chunks.end - chunks.start) / chunks.size * speed[chunks.pe]
+    seconds, times = np.zeros(n + 1), np.zeros(n + 1)
+    for sums, values in ((seconds, rate), (times, np.ones(len(rate)))):
+        np.add.at(sums, chunks.first, values)
+        np.add.at(sums, chunks.first + chunks.size, -values)
+    executed = np.rint(np.cumsum(times)[:n])
+    if (executed < 1.0).any():
+        missing = int(np.flatnonzero(executed < 1.0)[0])
+        raise InputError(f"{path}: iteration {missing} is in no chunk: the loop was not executed whole")
+    costs: Floats = np.maximum(np.cumsum(seconds)[:n] / executed, 0.0)
+    return costs
+
+
+def _content(
+    scenario: Mapping[str, Any], records: Records, cores: Ints, speed: Floats, waits: Waits | None
+) -> dict[str, Any]:
+    """Return the scenario of the loop on the nodes of its job; ``waits`` are of requests of real chunks."""
+    application = {key: value for key, value in scenario["application"].items() if key not in _OF_THE_RUN}
+    nodes = [
+        {"name": f"group{k}-", "count": len(list(same)), "cores": pes, "speed": f"{rate!r} GFLOP/s"}
+        for k, ((pes, rate), same) in enumerate(groupby(zip(cores.tolist(), speed.tolist(), strict=True)))
+    ]
+    platform: dict[str, Any] = {"nodes": nodes, "reference_speed": "1 GFLOP/s"}
+    network = scenario["platform"].get("network") or {}
+    if len(cores) == len(records.nodes.name):
+        platform["network"] = network
+    else:  # some nodes of a larger network: its topology would have other nodes
+        platform["network"] = {key: network[key] for key in _NETWORK if network.get(key) is not None}
+    if waits is not None:
+        charges = charges_of_waits(application["execution"]["model"], waits)
+        charged = {key: f"{seconds!r} s" for key, seconds in charges.items()}
+        application["execution"] = {**application["execution"], **charged}
+    return {
+        "name": scenario["name"],
+        "seed": scenario["seed"],
+        "platform": platform,
+        "application": {**application, "time_steps": 1},
+        "output": {"trace": "none", "pictures": False},
+    }
 
 
 @dataclass(frozen=True)
@@ -110,7 +326,7 @@ def advise(
                 scenario = make(changes)
                 if variation.factor != 1.0:
                     scenario = make(changes | _charges(scenario, variation.factor))
-                results.append(run_loop(scenario, run_time=run_time, chunks=False).facts)
+                results.append(loops.run_loop(scenario, run_time=run_time, chunks=False).facts)
         except InputError as error:
             if named or pair == today:
                 raise
@@ -135,8 +351,6 @@ def _variations(
     make: Make, base: Scenario, seeds: int, run_time: float | None, pairs: int
 ) -> list[Variation]:
     """Return seeds, if costs are random, times factors, if overheads are charged; factor 1 first."""
-    from mlsim.cosim.simulation import loop_cost_sums
-
     random = bool(base.platform.perturbations)
     if not random:
         costs, others = (loop_cost_sums(one, run_time).sums for one in (base, make({"seed": base.seed + 1})))
@@ -219,15 +433,12 @@ def _facts(choice: Candidate, advice: Advice) -> dict[str, Any]:
 
 def write_advice(place: Place, advice: Advice, record: RecordedLoop | None, title: str) -> None:
     """Write ``advice.json``, ``advice.csv`` and ``advice.png`` into a reserved directory."""
-    import polars as pl
-
     facts = facts_of(advice, record)
-    write_summary(place.partial / "advice.json", facts)
+    manifest.write_summary(place.partial / "advice.json", facts)
     pl.DataFrame(facts["choices"]).write_csv(place.partial / "advice.csv")
     with place.extra(place.partial / "advice.png") as path:
         load_matplotlib()
-        from mlsim.analysis.plots.chart_style import write_picture
-        from mlsim.analysis.plots.panel_plots import Panel, bars
+        from mlsim.analysis.plots import Panel, bars, write_picture
 
         shown = advice.choices[:_MOST_SHOWN]
         shown += [choice for choice in (advice.now, advice.static) if choice not in shown]

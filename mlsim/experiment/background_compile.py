@@ -15,10 +15,7 @@ import numpy as np
 
 from mlsim import _jit
 from mlsim._runtime.processes import DEVNULL, Process, has_ended, python, start
-from mlsim.scenario import Scenario, from_mapping
-from mlsim.scenario.scenario_text import plain
-from mlsim.scenario.technique_section import split_technique
-from mlsim.scenario.words import ApplicationModel, ExecutionModel, Technique
+from mlsim.scenario import Scenario, from_mapping, scenario_text, technique_section, words
 
 _OWN_ROOM = "batch"
 """The room that the process of the run compiles itself."""
@@ -68,14 +65,15 @@ def _seconds_left(missing: dict[str, str]) -> float:
 
 def _missing(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """Yield the rooms whose kernels are not on disk, each with the kernel that takes longest."""
-    own = _REPLAY if scenario.application.model is ApplicationModel.RIGID else _PASS
+    own = _REPLAY if scenario.application.model is words.ApplicationModel.RIGID else _PASS
     if not _jit.is_compiled(_OWN_ROOM, own):
         yield _OWN_ROOM, own
     application = scenario.application
     model = application.execution.model
-    if application.model is not ApplicationModel.LOOP or not isinstance(model, ExecutionModel):
+    if application.model is not words.ApplicationModel.LOOP or not isinstance(model, words.ExecutionModel):
         return
-    if all(name in tuple(Technique) for name in split_technique(application.technique)):
+    levels = technique_section.split_technique(application.technique)
+    if all(name in tuple(words.Technique) for name in levels):
         module = model.entry.run.__module__.rpartition(".")[2]
         if not _jit.is_compiled("execution_models", name := f"{module}.run"):
             yield "execution_models", name
@@ -114,7 +112,7 @@ def _end(process: Process[bytes]) -> None:
 
 def _small(scenario: Scenario) -> dict[str, Any]:
     """Return a scenario with the same technique and model on two nodes of two cores, as a mapping."""
-    section = plain(scenario.application)
+    section = scenario_text.plain(scenario.application)
     kept = {key: section[key] for key in ("technique", "execution", "parameters", "min_chunk", "time_steps")}
     return {
         "platform": {"nodes": [{"name": "n", "count": 2, "cores": 2}]},

@@ -1,31 +1,40 @@
-"""Comparing runs: tables, pairs of jobs, notes on what is not comparable, pictures, a directory."""
+"""Runs compared: tables, pairs of jobs, notes on what is not comparable, pictures; report pages on runs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import polars as pl
+
+from mlsim import __version__
+from mlsim._files import expanded, is_file, read_text
 from mlsim._runtime.forks import check_fork
+from mlsim.analysis import run_comparison, run_summary
 from mlsim.errors import InputError
-from mlsim.experiment import stored_runs
+from mlsim.experiment import manifest, result_directories, stored_runs
 from mlsim.experiment.result import Result, html_of
-from mlsim.experiment.stored_runs import StoredRun, find_runs, read_run
+from mlsim.record import Chunks, PEs, Records, empty, parquet_tables, table_files
 from mlsim.record.derived_times import TAU
 from mlsim.scenario.scenario_text import plain
 
 if TYPE_CHECKING:
-    import polars as pl
+    from mlsim.analysis.page import PageLoops, PageRun
+
+_MOST_BYTES = 64_000_000
+_SUMMARY, _JOBS = "summary.json", "jobs.parquet"
 
 
 @dataclass(frozen=True)
 class RunComparison:
     """Runs against the first of them."""
 
-    runs: tuple[StoredRun, ...]
+    runs: tuple[stored_runs.StoredRun, ...]
     """Two or more."""
     tau: float
     """The bound of bounded slowdowns, in seconds."""
@@ -45,15 +54,11 @@ class RunComparison:
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """Metrics side by side; see :func:`mlsim.analysis.run_comparison.compare_metrics`."""
-        from mlsim.analysis.run_comparison import compare_metrics
-
-        return compare_metrics(self.summaries, self.tolerance)
+        return run_comparison.compare_metrics(self.summaries, self.tolerance)
 
     @cached_property
     def table(self) -> pl.DataFrame:
         """One row a metric: the value of each run; of all but the first also difference, percent, verdict."""
-        import polars as pl
-
         rows: list[dict[str, Any]] = []
         for metric in self.metrics:
             row = {"metric": metric["metric"], self.labels[0]: metric["values"][0]}
@@ -68,17 +73,13 @@ class RunComparison:
 
     def jobs(self, run: str | int = 1) -> pl.DataFrame:
         """Pair the jobs of the first run with those of another, by its name or place (``pair_jobs``)."""
-        from mlsim.analysis.run_comparison import pair_jobs
-
         place = self.labels.index(run) if isinstance(run, str) else run
-        return pair_jobs(self.runs[0].records.jobs, self.runs[place].records.jobs)
+        return run_comparison.pair_jobs(self.runs[0].records.jobs, self.runs[place].records.jobs)
 
     @cached_property
     def pairs(self) -> list[dict[str, Any]]:
         """Per further run: number of jobs that start earlier or later than in the first, and by how much."""
-        from mlsim.analysis.run_comparison import pair_summary
-
-        return [pair_summary(self.jobs(place)) for place in range(1, len(self.runs))]
+        return [run_comparison.pair_summary(self.jobs(place)) for place in range(1, len(self.runs))]
 
     @cached_property
     def differences(self) -> dict[str, list[Any]]:
@@ -113,9 +114,7 @@ class RunComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        from mlsim.analysis.run_summary import json_safe
-
-        plain: dict[str, Any] = json_safe(
+        plain: dict[str, Any] = run_summary.json_safe(
             {
                 "tau": self.tau,
                 "tolerance": self.tolerance,
@@ -139,21 +138,17 @@ class RunComparison:
 
         Pass times are drawn where every run recorded its passes.
         """
-        from mlsim.experiment.result_directories import reserved, writing
-
-        with reserved(directory) as place, writing(place.directory):
+        with result_directories.reserved(directory) as place, result_directories.writing(place.directory):
             written = self._draw(place.partial)
             place.keep(manifest=False)
         return [place.directory / path.name for path in written]
 
     def write(self, directory: str | Path) -> None:
         """Write tables, paired jobs and pictures into a directory that must not exist."""
-        from mlsim.experiment.result_directories import complete_or_gone
-        from mlsim.experiment.run_directory import write_json
-
-        with complete_or_gone(directory) as place:
+        with result_directories.complete_or_gone(directory) as place:
             partial = place.partial
-            write_json(partial / "comparison.json", self.to_dict())
+            text = manifest.json_text(self.to_dict())
+            (partial / "comparison.json").write_text(text, encoding="utf-8")
             self.table.write_csv(partial / "table.csv")
             for other in range(1, len(self.runs)):
                 self.jobs(other).write_parquet(partial / f"jobs-{other}.parquet", compression="zstd")
@@ -168,10 +163,8 @@ class RunComparison:
         return f"RunComparison({', '.join(self.labels)})"
 
     def _repr_html_(self) -> str:
-        from mlsim.analysis.run_comparison import comparison_table, differences_table
-
-        tables = [differences_table(self.labels, self.differences)] if self.differences else []
-        return html_of(*tables, comparison_table(self.labels, self.metrics, self.tolerance))
+        tables = [run_comparison.differences_table(self.labels, self.differences)] if self.differences else []
+        return html_of(*tables, run_comparison.comparison_table(self.labels, self.metrics, self.tolerance))
 
 
 def compare(
@@ -205,15 +198,15 @@ def compare(
         raise InputError(f"tolerance is {tolerance}; allowed: a number from 0 up, such as 0.01 for 1 %")
     found: list[Result | Path] = []
     for run in runs:
-        found += [run] if isinstance(run, Result) else find_runs([run])
+        found += [run] if isinstance(run, Result) else stored_runs.find_runs([run])
     names = _names(found, labels)
     if len(found) < 2:
         raise InputError(f"a comparison needs two runs or more; given: {', '.join(names) or 'none'}")
     return RunComparison(
         tuple(
-            StoredRun(name, run.directory, run.summary, run.records, plain(run.scenario))
+            stored_runs.StoredRun(name, run.directory, run.summary, run.records, plain(run.scenario))
             if isinstance(run, Result)
-            else read_run(run, name)
+            else stored_runs.read_run(run, name)
             for run, name in zip(found, names, strict=True)
         ),
         tau,
@@ -236,3 +229,131 @@ def _names(runs: Sequence[Result | Path], labels: Sequence[str] | None) -> list[
         twice = sum(other == name or other.startswith(f"{name} #") for other in names)
         names.append(f"{name} #{twice + 1}" if twice else name)
     return names
+
+
+def make_page(
+    paths: Sequence[str | Path],
+    *,
+    labels: Sequence[str] | None = None,
+    most_runs: int = 12,
+    most_chunks: int = 300_000,
+    tolerance: float = 0.01,
+) -> str:
+    """Return the report page on runs, loops and studies as text.
+
+    Runs beyond ``most_runs`` appear only in the comparison; of others the chunks of jobs that lost most time.
+    """
+    from mlsim.analysis.page import PageRun, PageStudy, page_text
+
+    found, directories = _found(paths)
+    studies = [PageStudy(*one) for one in found]
+    names = _page_names(directories, labels)
+    runs: list[PageRun] = []
+    others: list[tuple[str, dict[str, Any]]] = []
+    for directory, name in zip(directories, names, strict=True):
+        stored = stored_runs.read_run(directory, name, loops=True)
+        if len(runs) < most_runs:
+            scenario = read_text(_scenario_file(directory), "scenario", _MOST_BYTES)
+            loops = read_loops(stored, most_chunks)
+            summary = stored_runs.summary_of(stored)
+            runs.append(PageRun(stored.label, summary, stored.records, scenario, loops))
+        else:
+            others.append((name, stored_runs.summary_of(stored)))
+    return page_text(runs, studies, others=others, tolerance=tolerance, version=__version__)
+
+
+def _found(paths: Sequence[str | Path]) -> tuple[list[tuple[str, pl.DataFrame]], list[Path]]:
+    """Return the names and tables of the studies among directories, and the runs in all of them."""
+    from mlsim.experiment.study.study_results import read_study
+
+    studies: list[tuple[str, pl.DataFrame]] = []
+    runs: list[Path] = []
+    for path in map(expanded, paths):
+        loops = sorted(child.parent for child in path.glob(f"*/{_SUMMARY}"))
+        if is_file(path / _SUMMARY) and not is_file(path / _JOBS) and loops:
+            runs += loops  # of several loops each has a directory
+            continue
+        tables = (path / name for name in ("runs.parquet", "loops.parquet"))
+        is_study = is_file(path / "study.yaml") and any(map(is_file, tables))
+        if is_study:
+            studies.append((path.resolve().name, read_study(path).runs))
+        if not is_study or any(path.glob(f"store/??/*.run/{_SUMMARY}")):
+            runs.append(path)
+    return studies, stored_runs.find_runs(runs)
+
+
+def _page_names(directories: Sequence[Path], labels: Sequence[str] | None) -> list[str]:
+    """Return labels, keys in which the runs of a study differ, or ends of paths, which must be unique."""
+    if labels is not None:
+        return stored_runs.check_labels(labels, len(directories))
+    if len(directories) < 2 or not all(path.parent.parent.name == "store" for path in directories):
+        return stored_runs.name_runs(directories)
+    found = stored_runs.differences_of(
+        [stored_runs.read_scenario(path / "scenario.yaml") for path in directories]
+    )
+    names = [
+        ", ".join(f"{key.rpartition('.')[2]} {values[place]}" for key, values in found.items())
+        for place in range(len(directories))
+    ]
+    return names if len(set(names)) == len(names) else stored_runs.name_runs(directories)
+
+
+def _scenario_file(directory: Path) -> Path:
+    """Return the file of the scenario: that of a loop alone has another name."""
+    loop = directory / "loop.yaml"
+    return loop if is_file(loop) else directory / "scenario.yaml"
+
+
+def read_loops(
+    stored: stored_runs.StoredRun, most_chunks: int, jobs: Sequence[int] | None = None
+) -> PageLoops:
+    """Read at most ``most_chunks`` chunks, and the PEs, of jobs (by default those that lost most time)."""
+    from mlsim.analysis.page import PageLoops, wanted_jobs
+
+    directory, records = stored.directory, stored.records
+    assert directory is not None, "read from one"
+    files = {name: directory / f"{name}.parquet" for name in ("chunks", "pes")}
+    recorded = is_file(files["chunks"])
+    if not len(records.loops.job) or not recorded:
+        return PageLoops.none(recorded)
+    others = [name for name in table_files.FILES if name not in files]
+    manifest.check_read(directory, others, _scenario_file(directory).name)
+    wanted = wanted_jobs(records.loops, most_chunks) if jobs is None else np.asarray(jobs, np.int64)
+    read = parquet_tables.read_rows_of_loops
+    chunks = read(files["chunks"], Chunks, records, wanted)
+    pes = read(files["pes"], PEs, records, wanted) if is_file(files["pes"]) else empty(PEs)
+    return PageLoops(chunks, pes)
+
+
+def read_for_plot(
+    paths: Sequence[str | Path], labels: Sequence[str] | None, *, of_loops: bool, job: int | None = None
+) -> dict[str, Records]:
+    """Read the records of runs by name, with the loop of a job (by default that which lost most time)."""
+    _, directories = _found(paths)
+    if not directories:
+        raise InputError("no runs: a study keeps whole runs only with keep: tables, or all, in study.yaml")
+    found = {}
+    for directory, name in zip(directories, _page_names(directories, labels), strict=True):
+        stored = stored_runs.read_run(directory, name, loops=True)
+        found[name] = _with_loop(stored, job) if of_loops else stored.records
+    return found
+
+
+def _with_loop(stored: stored_runs.StoredRun, job: int | None) -> Records:
+    """Return the records with chunks and PEs of one loop."""
+    records, loops = stored.records, stored.records.loops
+    place = f"{stored.directory}"
+    if not len(loops.job):
+        raise InputError(f"{place}: its jobs executed no loops; run it with --set application.model=loop")
+    if job is None:
+        row = int(loops.job[np.argmax(loops.overhead + loops.idle)])
+    else:
+        rows = loops.job[records.jobs.job_id[loops.job] == job]
+        if not len(rows):
+            some = ", ".join(map(str, records.jobs.job_id[loops.job][:5].tolist()))
+            raise InputError(f"{place}: job {job} executed no loop; those that did are {some} …")
+        row = int(rows[0])
+    found = read_loops(stored, 0, [row])
+    if not len(found.chunks.job):
+        raise InputError(f"{place}: its chunks were not recorded; run it with --set output.trace=chunks")
+    return replace(records, chunks=found.chunks, pes=found.pes)

@@ -9,15 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from mlsim._runtime.processes import Helper, HelperEndedError, wait
-from mlsim.batch.cp.cp_solve import Status
-from mlsim.batch.cp.instance_replay import Replayed, instance_in, read_lines, solve_one
-from mlsim.batch.cp.planner import Solve
+from mlsim.batch.cp import cp_solve, instance_replay, planner
 from mlsim.errors import OutputError
-from mlsim.experiment.study.study_executors import cores
-from mlsim.experiment.study.study_plan import tool
-from mlsim.experiment.study.study_store import Entries, Memory, Store, disk_error, locked
-from mlsim.scenario import CpConfig
-from mlsim.scenario.words import Dispatcher
+from mlsim.experiment.study import study_executors, study_plan, study_store
+from mlsim.scenario import CpConfig, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,56 +23,60 @@ class _Order:
     number: int
     line: str
     place: str
-    dispatcher: Dispatcher
+    dispatcher: words.Dispatcher
     config: CpConfig
     seed: int
 
 
 def replay_instances(
     file: Path,
-    dispatchers: Sequence[Dispatcher],
+    dispatchers: Sequence[words.Dispatcher],
     config: CpConfig,
     *,
     seed: int = 0,
     jobs: int | None = None,
     store: Path | None = None,
     progress: Callable[[int], None] | None = None,
-) -> list[Replayed]:
+) -> list[instance_replay.Replayed]:
     """Solve each instance of a file from ``mlsim cp dump`` with each dispatcher; in this order.
 
     One job is this process, as solve times of concurrent processes disturb each other. ``store`` keeps every
     solve; ``progress`` receives the number of finished ones.
     """
-    kept = None if store is None else Store.open(store, "cp replay", "instances")
-    entries: Entries = Memory() if kept is None else kept
-    rows: list[Replayed] = []
-    with nullcontext() if kept is None else locked(kept):
+    kept = None if store is None else study_store.Store.open(store, "cp replay", "instances")
+    entries: study_store.Entries = study_store.Memory() if kept is None else kept
+    rows: list[instance_replay.Replayed] = []
+    with nullcontext() if kept is None else study_store.locked(kept):
         orders = _orders(file, dispatchers, config, seed)
-        for order, content, new in _solves(orders, entries, jobs or cores()):
+        for order, content, new in _solves(orders, entries, jobs or study_executors.cores()):
             try:
                 if new:
                     entries.put(order.key, content)
             except OSError as error:
-                raise disk_error(store or Path(), error) from error
-            solve = content["solve"] | {"status": Status(content["solve"]["status"])}
-            rows.append(Replayed(order.number, order.dispatcher, Solve(**solve), tuple(content["wrong"])))
+                raise study_store.disk_error(store or Path(), error) from error
+            solve = content["solve"] | {"status": cp_solve.Status(content["solve"]["status"])}
+            wrong = tuple(content["wrong"])
+            row = instance_replay.Replayed(order.number, order.dispatcher, planner.Solve(**solve), wrong)
+            rows.append(row)
             if progress is not None:
                 progress(len(rows))
     place = {name: k for k, name in enumerate(dispatchers)}
     return sorted(rows, key=lambda row: (row.instance, place[row.dispatcher]))
 
 
-def _orders(file: Path, dispatchers: Sequence[Dispatcher], config: CpConfig, seed: int) -> Iterator[_Order]:
+def _orders(
+    file: Path, dispatchers: Sequence[words.Dispatcher], config: CpConfig, seed: int
+) -> Iterator[_Order]:
     told = json.dumps(config.model_dump(mode="json"), sort_keys=True)
-    for number, (place, line) in enumerate(read_lines(file)):
+    for number, (place, line) in enumerate(instance_replay.read_lines(file)):
         for name in dispatchers:
-            known = json.dumps([*tool(), str(name), told, seed, line])
+            known = json.dumps([*study_plan.tool(), str(name), told, seed, line])
             key = hashlib.sha256(known.encode()).hexdigest()
             yield _Order(key, number, line, place, name, config, seed)
 
 
 def _solves(
-    orders: Iterator[_Order], entries: Entries, jobs: int
+    orders: Iterator[_Order], entries: study_store.Entries, jobs: int
 ) -> Iterator[tuple[_Order, dict[str, Any], bool]]:
     """Yield solves, and whether they are new, as they become available; by this process or several.
 
@@ -124,6 +123,6 @@ def _done(helper: Helper, busy: dict[Helper, _Order], idle: list[Helper]) -> tup
 
 
 def _solve(order: _Order) -> dict[str, Any]:
-    instance = instance_in(order.line, order.place)
-    row = solve_one(order.number, instance, order.dispatcher, order.config, order.seed)
+    instance = instance_replay.instance_in(order.line, order.place)
+    row = instance_replay.solve_one(order.number, instance, order.dispatcher, order.config, order.seed)
     return {"solve": asdict(row.solve), "wrong": list(row.wrong)}

@@ -11,21 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlsim._runtime.late import importing, load_matplotlib
+from mlsim.cosim import simulation
 from mlsim.errors import InputError
-from mlsim.experiment.manifest import write_manifest, write_summary
+from mlsim.experiment import manifest, run_directory
 from mlsim.experiment.result import html_of, table_property, technique_of
 from mlsim.experiment.result_directories import Place, complete_or_gone
-from mlsim.experiment.run_directory import check_needs, versions, write_json, write_trace
-from mlsim.record import Records
-from mlsim.scenario import Scenario, dump, from_mapping, load, loads
-from mlsim.scenario.costs_section import TYPICAL
-from mlsim.scenario.scenario_loading import read_in
+from mlsim.record import Chunks, Records, empty
+from mlsim.scenario import Scenario, costs_section, dump, from_mapping, load, loads, scenario_loading, words
 from mlsim.scenario.simulation_demand import MOST_PES, check_pes
-from mlsim.scenario.words import TraceLevel
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from mlsim.analysis.plots import Curve
 
 
@@ -79,14 +74,7 @@ class LoopResult:
     pes = table_property("pes")
     """One row per PE, as in ``pes.parquet``."""
 
-    def _frame(self, table: str) -> pl.DataFrame:
-        from mlsim.record.parquet_tables import frame
-
-        return frame(table, self.records, None)
-
     def _without_chunks(self, directory: Path | None = None) -> LoopResult:
-        from mlsim.record import Chunks, empty
-
         records = replace(self.records, chunks=empty(Chunks))
         return replace(self, records=records, directory=directory)
 
@@ -150,7 +138,7 @@ def with_typical_mean(overrides: Mapping[str, object]) -> dict[str, object]:
     if {"application.costs", "mean", "unit_cost", "calibrate"} & costs.keys():
         return dict(overrides)
     profile = str(costs.get("profile", "")).casefold()
-    typical = {name.value: mean for name, mean in TYPICAL.items()}
+    typical = {name.value: mean for name, mean in costs_section.TYPICAL.items()}
     mean = {"application.costs.mean": typical[profile]} if profile in typical else {}
     return {**overrides, **mean}
 
@@ -192,9 +180,8 @@ def run_loop(scenario: Scenario, *, run_time: float | None = None, chunks: bool 
     (17, 1000)
     """
     from mlsim.analysis import loop_facts
-    from mlsim.cosim.simulation import simulate_loop
 
-    records = simulate_loop(scenario, run_time, chunks)
+    records = simulation.simulate_loop(scenario, run_time, chunks)
     technique = technique_of(scenario) or ""
     return LoopResult(
         scenario, loop_facts(records, technique, str(scenario.application.execution.model)), records
@@ -229,10 +216,8 @@ def run_loops(
     list of LoopResult
         Without chunks, so that many loops fit into memory.
     """
-    from mlsim.cosim.simulation import check_loop
-
     for scenario in scenarios:
-        check_loop(scenario, run_time, held=len(scenarios) - 1)
+        simulation.check_loop(scenario, run_time, held=len(scenarios) - 1)
     report = progress or (lambda _result: None)
     results: list[LoopResult] = []
     if out is None:
@@ -241,7 +226,7 @@ def run_loops(
             report(results[-1])
         return results
     for scenario in scenarios:
-        check_needs(scenario)
+        run_directory.check_needs(scenario)
     with complete_or_gone(out) as place:
         curves: list[Curve] = []
         names = _names(scenarios)
@@ -254,7 +239,7 @@ def run_loops(
         if len(results) > 1:
             import polars as pl
 
-            write_summary(place.partial / "summary.json", summary(results))
+            manifest.write_summary(place.partial / "summary.json", summary(results))
             pl.DataFrame([result.facts for result in results]).write_csv(place.partial / "loops.csv")
         if len(results) > 1 and curves and scenarios[0].output.pictures:
             from mlsim.analysis.plots import chunk_sizes, write_picture
@@ -270,8 +255,8 @@ def _names(scenarios: Sequence[Scenario]) -> list[str]:
         return ["."]
     names: list[str] = []
     for scenario in scenarios:
-        words = f"{technique_of(scenario)}-{scenario.application.execution.model}"
-        name = re.sub(r"[^\w+.-]+", "_", words).strip("._")
+        pair = f"{technique_of(scenario)}-{scenario.application.execution.model}"
+        name = re.sub(r"[^\w+.-]+", "_", pair).strip("._")
         names.append(name if name not in names else f"{name}-{len(names) + 1}")
     return names
 
@@ -286,7 +271,8 @@ def write_loop(place: Place, directory: Path, result: LoopResult, chunks: bool) 
     directory.mkdir(exist_ok=True)
     scenario = result.scenario
     (directory / "loop.yaml").write_text(dump(scenario, _SECTIONS), encoding="utf-8")
-    write_json(directory / "versions.json", versions() | read_in(scenario, directory))
+    known = run_directory.versions() | scenario_loading.read_in(scenario, directory)
+    run_directory.write_json(directory / "versions.json", known)
     kept = result if chunks else result._without_chunks()
     write_tables(directory, kept.records, technique_of(scenario), scenario.output.csv)
     curves = [chunk_curve(result.records.chunks, result.label)] if chunks else []
@@ -296,11 +282,11 @@ def write_loop(place: Place, directory: Path, result: LoopResult, chunks: bool) 
             write_picture(pe_timeline(result.records, title), path)
         with place.extra(directory / "chunk-sizes.png") as path:
             write_picture(chunk_sizes(curves, title), path)
-    if scenario.output.trace is not TraceLevel.NONE:
+    if scenario.output.trace is not words.TraceLevel.NONE:
         with place.extra(directory / "trace") as path:
-            write_trace(path, result.records, scenario, "", exclusive_nodes=True)
-    write_summary(directory / "summary.json", summary([result]))
-    write_manifest(directory)
+            run_directory.write_trace(path, result.records, scenario, "", exclusive_nodes=True)
+    manifest.write_summary(directory / "summary.json", summary([result]))
+    manifest.write_manifest(directory)
     return curves
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsim._files import read_bytes
 from mlsim.errors import InputError
-from mlsim.record import Records
+from mlsim.record import Records, table_files
 from mlsim.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def table_property(name: str) -> cached_property[pl.DataFrame]:
     """Return a property of results: a table, made on first use."""
-    return cached_property(lambda result: result._frame(name))
+    return cached_property(lambda result: _frame(result, name))
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,12 @@ class Result:
         >>> result.by("class").columns[:3]
         ['class', 'jobs', 'share']
         """
-        from mlsim.analysis.breakdowns import breakdown
-        from mlsim.analysis.group_metrics import GROUPINGS
+        from mlsim.analysis import breakdowns, group_metrics
 
-        if group not in GROUPINGS:
-            raise InputError(f"by({group!r}): no such grouping; allowed: {', '.join(GROUPINGS)}")
-        table: pl.DataFrame = breakdown(self.records.jobs, group, tau, self.records.names.of)
+        if group not in group_metrics.GROUPINGS:
+            allowed = ", ".join(group_metrics.GROUPINGS)
+            raise InputError(f"by({group!r}): no such grouping; allowed: {allowed}")
+        table: pl.DataFrame = breakdowns.breakdown(self.records.jobs, group, tau, self.records.names.of)
         return table
 
     def to_pandas(self, name: str = "jobs") -> pandas.DataFrame:
@@ -104,16 +104,9 @@ class Result:
 
     def table(self, name: str) -> pl.DataFrame:
         """Return one of the tables, by the name of its file without suffix; empty where it has no rows."""
-        from mlsim.record.table_files import FILES
-
-        if name not in FILES:
-            raise InputError(f"table({name!r}): no such table; allowed: {', '.join(FILES)}")
-        return self._frame(name)
-
-    def _frame(self, table: str) -> pl.DataFrame:
-        from mlsim.record.parquet_tables import frame
-
-        return frame(table, self.records, technique_of(self.scenario))
+        if name not in table_files.FILES:
+            raise InputError(f"table({name!r}): no such table; allowed: {', '.join(table_files.FILES)}")
+        return _frame(self, name)
 
     def __repr__(self) -> str:
         return f"Result(scenario={self.scenario.name!r}, jobs={self.summary['jobs']['submitted']})"
@@ -134,6 +127,12 @@ class Result:
             data = b64encode(read_bytes(path)).decode()
         style = 'style="max-width:100%"'
         return f'{text}<img alt="utilization over time" {style} src="data:image/png;base64,{data}">'
+
+
+def _frame(result: Any, table: str) -> pl.DataFrame:
+    from mlsim.record.parquet_tables import frame
+
+    return frame(table, result.records, technique_of(result.scenario))
 
 
 def technique_of(scenario: Scenario) -> str | None:

@@ -1,6 +1,6 @@
 """The directory of a run: its tables, trace, and user-defined outputs."""
 
-from __future__ import annotations
+from __future__ import annotations  # the class Service needs the package otf2
 
 import logging
 import math
@@ -8,11 +8,10 @@ import platform
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from mlsim import __version__
 from mlsim._runtime.late import importing, load_matplotlib
@@ -22,17 +21,11 @@ from mlsim.experiment.manifest import json_text, write_summary
 from mlsim.experiment.result import Result, technique_of
 from mlsim.experiment.result_directories import Place
 from mlsim.plugins import Family, check_plugin, make_callable
-from mlsim.record import Records
+from mlsim.record import Records, otf2
+from mlsim.record.record_tables import Ranks
 from mlsim.record.table_blocks import is_large, is_long, let_go_of_table
-from mlsim.scenario import Scenario, dump
-from mlsim.scenario.plugin_names import user_function
-from mlsim.scenario.scenario_loading import read_in
-from mlsim.scenario.scenario_paths import located_code
+from mlsim.scenario import Scenario, dump, plugin_names, scenario_loading, scenario_paths
 from mlsim.scenario.words import Mapping, TraceLevel, TraceRows
-
-if TYPE_CHECKING:
-    from mlsim.record.otf2 import Service
-    from mlsim.record.record_tables import Ranks
 
 
 def write_trace(
@@ -44,8 +37,6 @@ def write_trace(
     ranks: Ranks | None = None,
 ) -> None:
     """Write the OTF2 trace of records as their scenario asks; ``ranks`` are those of a real run."""
-    from mlsim.record.otf2 import Level, Selection, TraceOptions, write_otf2
-
     output = scenario.output
     if output.trace_apart:
         logging.getLogger("mlsim").warning(
@@ -53,11 +44,11 @@ def write_trace(
             "still works"
         )
     begin, end = output.trace_window or (0.0, math.inf)
-    info = write_otf2(
+    info = otf2.write_otf2(
         directory,
         records,
-        TraceOptions(
-            cast(Level, output.trace.value),
+        otf2.TraceOptions(
+            cast(otf2.Level, output.trace.value),
             scenario_name=scenario.name,
             technique=technique_of(scenario) or "",
             workload_name=workload_name,
@@ -66,7 +57,7 @@ def write_trace(
             details=output.trace_details,
             apart=output.trace_apart,
             ranks=ranks,
-            selection=Selection(begin, end, output.trace_jobs or ()),
+            selection=otf2.Selection(begin, end, output.trace_jobs or ()),
             service=service_of(scenario),
             rows=output.trace_rows.value,
         ),
@@ -90,14 +81,13 @@ _TOGETHER = {
 }
 
 
-def service_of(scenario: Scenario) -> Service:
+def service_of(scenario: Scenario) -> otf2.Service:
     """Return how the PEs of a scenario's loops obtain their chunks."""
     from mlsim.application.user_model import model_entry
-    from mlsim.record.otf2 import Service
 
     costs = scenario.application.execution
     asking = model_entry(costs.model).properties.asking
-    return Service(
+    return otf2.Service(
         by_messages=asking in ("master", "node master"),
         by_atomics=asking in ("window", "node window"),
         on_node=asking in ("node master", "node window"),
@@ -118,7 +108,7 @@ WRITERS: Final = Family(
 
 def _located_writers(scenario: Scenario) -> list[str]:
     rows = range(len(scenario.output.writers or ()))
-    return [located_code(scenario, f"output.writers.{row}") for row in rows]
+    return [scenario_paths.located_code(scenario, f"output.writers.{row}") for row in rows]
 
 
 def check_writers(scenario: Scenario, execute: bool = True) -> None:
@@ -131,7 +121,7 @@ def write_by_user(place: Place, directory: Path, result: Result) -> None:
     """Call every user-defined writer, each with a directory of its own; if one fails, all others are kept."""
     taken: dict[str, int] = {"trace": 1}
     for name in _located_writers(result.scenario):
-        file = user_function(name)
+        file = plugin_names.user_function(name)
         own = file[1] if file else str(name)
         taken[own] = taken.get(own, 0) + 1
         number = f"-{taken[own]}" if taken[own] > 1 else ""
@@ -174,7 +164,7 @@ def write_start(directory: Path, scenario: Scenario) -> None:
         workload = scenario.workload.model_copy(update={"path": scenario.jobs_file.name})
         given = scenario.model_copy(update={"workload": workload})
     (directory / "scenario.yaml").write_text(dump(given), encoding="utf-8")
-    write_json(directory / "versions.json", versions() | read_in(scenario, directory))
+    write_json(directory / "versions.json", versions() | scenario_loading.read_in(scenario, directory))
 
 
 def write_files(
@@ -219,23 +209,21 @@ def versions() -> dict[str, str]:
     """Return the versions of Python, mlsim and its libraries; "unknown" without metadata."""
     found = {"python": platform.python_version(), "mlsim": __version__} | dict.fromkeys(_LIBRARIES, "unknown")
     for name in _LIBRARIES:
-        with suppress(PackageNotFoundError):  # a copy of its sources, without metadata of an installation
-            found[name] = version(name)
+        # A copy of the sources of a package has no metadata of an installation.
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
     return found
 
 
 def _draw(place: Place, directory: Path, result: Result) -> None:
-    name = result.scenario.name
-    with place.extra(directory / "gantt.png") as path:
-        load_matplotlib()
-        from mlsim.analysis.plots import gantt, write_picture
+    for kind in ("gantt", "utilization"):
+        with place.extra(directory / f"{kind}.png") as path:
+            load_matplotlib()
+            from mlsim.analysis import plots
 
-        write_picture(gantt(result.records, name), path)
-    _tidy(result.records)
-    with place.extra(directory / "utilization.png") as path:
-        from mlsim.analysis.plots import utilization_over_time, write_picture
-
-        write_picture(utilization_over_time(result.records, name), path)
+            draw = plots.gantt if kind == "gantt" else plots.utilization_over_time
+            plots.write_picture(draw(result.records, result.scenario.name), path)
+        _tidy(result.records)
 
 
 def _tidy(records: Records) -> None:

@@ -14,16 +14,12 @@ from mlsim._files import HeldFile
 from mlsim._runtime.forks import check_fork
 from mlsim._runtime.memory import give_back
 from mlsim.errors import InputError
-from mlsim.experiment.background_compile import compiled_beside
-from mlsim.experiment.manifest import write_manifest
-from mlsim.experiment.result import Result, technique_of
+from mlsim.experiment import background_compile, manifest, run_directory
+from mlsim.experiment.result import Result, polars_of, technique_of
 from mlsim.experiment.result_directories import NextFree, Place, reserved, write_and_keep, writing
-from mlsim.experiment.run_directory import check_needs, write_files, write_json, write_start
 from mlsim.experiment.run_status import Progress, status_kept
 from mlsim.record.table_blocks import is_large
-from mlsim.scenario import Scenario, from_mapping, load
-from mlsim.scenario.batch_section import CoordinationConfig
-from mlsim.scenario.words import ApplicationModel
+from mlsim.scenario import Scenario, batch_section, from_mapping, load, words
 
 _JOBS = "workload.parquet"
 
@@ -67,8 +63,6 @@ def _is_table(value: object) -> bool:
 
 def _held(table: Any) -> HeldFile:
     """Write a table of jobs to a temporary file for the readers of workloads."""
-    from mlsim.experiment.result import polars_of
-
     held = HeldFile(_JOBS)
     polars_of(table).write_parquet(held.path)
     return held
@@ -132,12 +126,12 @@ def run(
     began = time.perf_counter()
     scenario = scenario_from(scenario, overrides, workload)
     if out is None:
-        with compiled_beside(scenario):
+        with background_compile.compiled_beside(scenario):
             return _run(scenario, began, None, progress)
-    check_needs(scenario)
-    with reserved(out) as place, compiled_beside(scenario):
+    run_directory.check_needs(scenario)
+    with reserved(out) as place, background_compile.compiled_beside(scenario):
         with writing(place.directory):
-            write_start(place.partial, scenario)
+            run_directory.write_start(place.partial, scenario)
         return _run(scenario, began, place, progress)
 
 
@@ -172,7 +166,7 @@ def _run(
     if place is None:
         measure()
         return result
-    write_and_keep(place, lambda here: write_files(here, here.partial, result, measure))
+    write_and_keep(place, lambda here: run_directory.write_files(here, here.partial, result, measure))
     return replace(result, directory=place.directory)
 
 
@@ -240,44 +234,41 @@ def run_both(
     ``out``, which must not exist, gets ``rca-off/``, ``rca-on/``, ``gains.json`` and ``gains.parquet``;
     ``progress`` is called at intervals in both runs. The jobs must execute loops.
     """
-    if scenario.application.model is not ApplicationModel.LOOP:
+    if scenario.application.model is not words.ApplicationModel.LOOP:
         raise InputError(
             f"{scenario.source}: --rca both compares loops; this scenario has application.model: rigid"
         )
+    from mlsim.analysis import run_comparison
+
+    def compared() -> Comparison:
+        off, on = (run(_with(scenario, rca), progress=progress) for rca in (False, True))
+        return Comparison(off, on, run_comparison.explain_gains(off.records, on.records))
+
     if out is None:
-        return _compared(scenario, progress)
-    check_needs(scenario)
+        return compared()
+    run_directory.check_needs(scenario)
     with reserved(out) as place:
         with writing(place.directory):
-            write_start(place.partial / "rca-off", _with(scenario, rca=False))
-        comparison = _compared(scenario, progress)
+            run_directory.write_start(place.partial / "rca-off", _with(scenario, rca=False))
+        comparison = compared()
 
         def write(here: Place) -> None:
-            from mlsim.analysis.run_comparison import gain_frame
-
             for name, result in (("rca-off", comparison.off), ("rca-on", comparison.on)):
-                write_files(here, here.partial / name, result)
-                write_manifest(here.partial / name)
-            write_json(here.partial / "gains.json", comparison.gains)
-            frame = gain_frame(comparison.off.records, comparison.on.records)
+                run_directory.write_files(here, here.partial / name, result)
+                manifest.write_manifest(here.partial / name)
+            run_directory.write_json(here.partial / "gains.json", comparison.gains)
+            frame = run_comparison.gain_frame(comparison.off.records, comparison.on.records)
             frame.write_parquet(here.partial / "gains.parquet")
 
         write_and_keep(place, write)
     return replace(comparison, directory=place.directory)
 
 
-def _compared(scenario: Scenario, progress: Callable[[Progress], None] | None) -> Comparison:
-    from mlsim.analysis.run_comparison import explain_gains
-
-    off, on = (run(_with(scenario, rca), progress=progress) for rca in (False, True))
-    return Comparison(off, on, explain_gains(off.records, on.records))
-
-
 def _with(scenario: Scenario, rca: bool) -> Scenario:
     changes: dict[str, Any] = {"rca": rca}
     if not rca:
         # What needs coordination has no meaning without it.
-        fields = CoordinationConfig.model_fields
+        fields = batch_section.CoordinationConfig.model_fields
         changes |= {key: fields[key].default for key in ("requests", "released_nodes")}
     coordination = scenario.coordination.model_copy(update=changes)
     other = scenario.model_copy(update={"coordination": coordination})

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mlsim._files import expanded, is_directory, is_file, is_there, named, read_json, read_text, resolved
+from mlsim.analysis import SCHEMA_VERSION, run_summary, summarize
 from mlsim.errors import InputError
 from mlsim.experiment.manifest import check_read
 from mlsim.record import Records
 from mlsim.record.derived_times import TAU
+from mlsim.scenario.scenario_text import parse_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,8 +32,6 @@ _SAID = ("scenario", "seed")  # Keys that records do not have
 
 def read_summary(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
     """Read the summary of a run of jobs, or of single loops; dotted keys ``needed`` must be numbers."""
-    from mlsim.analysis import SCHEMA_VERSION
-
     summary = read_json(path, "summary", _MOST_BYTES)
     if not isinstance(summary, dict) or "schema_version" not in summary:
         raise InputError(f"{path}: no summary of mlsim; there is no schema_version in it")
@@ -53,10 +53,8 @@ def read_summary(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
 
 @cache
 def _of_runs() -> dict[str, Any]:
-    from mlsim.analysis.run_summary import summary_without_jobs
-
     times = {key.rpartition(".")[2]: 0 for key in _PASS_TIMES}
-    return {**summary_without_jobs(), "self": {"engine": "", "checksum": "", "pass_time": times}}
+    return {**run_summary.summary_without_jobs(), "self": {"engine": "", "checksum": "", "pass_time": times}}
 
 
 def value_at(values: Any, key: str) -> Any:
@@ -174,7 +172,6 @@ def name_runs(directories: Sequence[Path]) -> list[str]:
 def read_run(directory: str | Path, label: str | None = None, *, loops: bool = False) -> StoredRun:
     """Read a run of jobs; ``loops``: also a single loop (``mlsim loop``), as a run of one job."""
     from mlsim._files.parquet import check_apart
-    from mlsim.analysis import summarize
     from mlsim.record.parquet_tables import read_tables
 
     directory = expanded(directory)
@@ -201,8 +198,6 @@ def read_run(directory: str | Path, label: str | None = None, *, loops: bool = F
 
 def read_scenario(path: Path) -> dict[str, Any]:
     """Return the resolved scenario of a run, or of a loop alone (``loop.yaml``), as plain values."""
-    from mlsim.scenario.scenario_text import parse_text
-
     document = parse_text(read_text(path, "scenario", _MOST_BYTES), str(path))
     for problem in document.problems:
         place = f"{path}:{problem.line}" if problem.line else str(path)
@@ -252,10 +247,8 @@ class RunMetrics:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values; keys are those of the summary and of the breakdowns."""
-        from mlsim.analysis.run_summary import json_safe
-
         groups = {} if self.groups is None else {f"by_{self.by}": _nested_rows(self.groups)}
-        plain: dict[str, Any] = json_safe(
+        plain: dict[str, Any] = run_summary.json_safe(
             {
                 "run": self.run.label,
                 "directory": str(self.run.directory),
@@ -280,8 +273,6 @@ class RunMetrics:
 
 def summary_of(run: StoredRun, tau: float = TAU) -> dict[str, Any]:
     """Compute the summary of a run anew from its records; ``self`` and ``workload`` are as stored."""
-    from mlsim.analysis import summarize
-
     stored = run.summary
     computed = summarize(
         run.records,

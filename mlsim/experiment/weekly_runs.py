@@ -15,16 +15,10 @@ from mlsim.batch.room.unit_requests import Requests
 from mlsim.cosim.scenario_inputs import workload_of
 from mlsim.errors import InputError
 from mlsim.platform import machine_of
-from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records
-from mlsim.record.column_types import empty
+from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, empty
 from mlsim.record.derived_times import TAU
-from mlsim.scenario import Policy, Scenario
-from mlsim.scenario.batch_section import replay_obstacle
-from mlsim.scenario.words import OverrunRule
-from mlsim.workload.job_selection import split_weeks, week_cut
-from mlsim.workload.log_source import Workload
-from mlsim.workload.log_times import local_times
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.scenario import Policy, Scenario, batch_section, words
+from mlsim.workload import JobBlock, Workload, job_selection, log_times
 
 WEEKLY_AGGREGATES = ("sum", "mean", "median", "min", "max")
 
@@ -56,7 +50,7 @@ def check_weekly(scenario: Scenario) -> None:
 
 def _check_replay(scenario: Scenario, what: str) -> None:
     place = scenario.source
-    found = replay_obstacle(scenario)
+    found = batch_section.replay_obstacle(scenario)
     if found is not None:
         key, value = found
         raise InputError(f"{place}: {key}: {what} simulated by compiled replay, which needs {key}: {value}")
@@ -71,9 +65,9 @@ def weeks_of(scenario: Scenario) -> LogWeeks:
     assert config.weeks is not None, "checked above"
     workload, jobs, units = _one_unit_each(scenario)
     jobs = _on_log_clock(workload, jobs, config.select.scale_load)
-    cut = week_cut(config.weeks, workload.header, Path(scenario.source))
+    cut = job_selection.week_cut(config.weeks, workload.header, Path(scenario.source))
     first, last = config.select.weeks or (0, 10**6)
-    blocks = split_weeks(jobs, cut, workload.zero, first, last)
+    blocks = job_selection.split_weeks(jobs, cut, workload.zero, first, last)
     blocks = {week: block.with_load(config.select.scale_load) for week, block in blocks.items()}
     return LogWeeks(scenario, blocks, units)
 
@@ -113,7 +107,8 @@ def whole_log(scenario: Scenario) -> WholeLog:
     _check_replay(scenario, "the log is")
     workload, jobs, units = _one_unit_each(scenario)
     logged = _on_log_clock(workload, jobs, scenario.workload.select.scale_load).submit_time
-    return WholeLog(scenario, jobs, local_times(logged, workload.header, Path(scenario.source)), units)
+    local = log_times.local_times(logged, workload.header, Path(scenario.source))
+    return WholeLog(scenario, jobs, local, units)
 
 
 def run_weekly(scenario: Scenario) -> dict[str, Any]:
@@ -123,7 +118,7 @@ def run_weekly(scenario: Scenario) -> dict[str, Any]:
     found = replay_many(blocks, scenario.batch, weeks.units, starts=True)
     ran = found.n_jobs > 0
     numbers = np.array(list(weeks.blocks))[ran]
-    kills = scenario.batch.on_overrun is OverrunRule.KILL
+    kills = scenario.batch.on_overrun is words.OverrunRule.KILL
     jobs = [_jobs(block, found, k, kills) for k, block in enumerate(blocks) if ran[k]]
     summary: dict[str, Any] = {
         "scenario": scenario.name,

@@ -13,17 +13,16 @@ import polars as pl
 from mlsim._files import expanded
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim._runtime.shared_cache import bytes_of, shared
-from mlsim.analysis.group_metrics import class_quality
-from mlsim.analysis.job_metrics import JOB_METRICS
+from mlsim.analysis import group_metrics, job_metrics
 from mlsim.batch.clock.replay_many import class_obstacle, replay_classes
 from mlsim.batch.predictors.weekly_forests import Categories, Forest, check_library, first_features
 from mlsim.errors import InputError
+from mlsim.experiment import runner
 from mlsim.experiment.weekly_runs import WholeLog, whole_log
 from mlsim.learning.learning_parts import Part, Parts
 from mlsim.record.derived_times import TAU
 from mlsim.scenario import BatchConfig, Policy, Scenario, dump, loads
-from mlsim.workload.job_selection import WEEK_SECONDS, recorded_starts
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.workload import JobBlock, job_selection
 
 
 class Known(StrEnum):
@@ -52,9 +51,10 @@ def features_of(jobs: JobBlock, local: Floats, known: Known = Known.ENDED) -> Jo
     zero, week = weeks_from_first(jobs)
     known_from = week + 1
     if known is Known.ENDED:
-        ends = recorded_starts(jobs) + jobs.run_time
+        ends = job_selection.recorded_starts(jobs) + jobs.run_time
         # The edge at which an end is known: one that falls on an edge is known there.
-        known_from = np.maximum(np.ceil((ends - zero) / WEEK_SECONDS).astype(np.int64), known_from)
+        edge = np.ceil((ends - zero) / job_selection.WEEK_SECONDS).astype(np.int64)
+        known_from = np.maximum(edge, known_from)
     n_weeks = int(week.max()) + 1 if len(jobs) else 0
     # Of each week: the median run time of the jobs that became known at its begin.
     dividers = np.full(n_weeks + 1, np.nan)
@@ -73,7 +73,7 @@ def features_of(jobs: JobBlock, local: Floats, known: Known = Known.ENDED) -> Jo
 def weeks_from_first(jobs: JobBlock) -> tuple[float, Ints]:
     """Return the first submit time (s), and the week of each submission, counted from it, from 0."""
     zero = float(jobs.submit_time[0]) if len(jobs) else 0.0
-    return zero, np.floor((jobs.submit_time - zero) / WEEK_SECONDS).astype(np.int64)
+    return zero, np.floor((jobs.submit_time - zero) / job_selection.WEEK_SECONDS).astype(np.int64)
 
 
 def _write_history(
@@ -182,13 +182,11 @@ def quality_of(features: JobFeatures, small: Mask) -> Quality:
     truth, week = features.small[later] == 1, features.week[later]
     said = small[later]
     weeks = np.unique(week)
+    quality = group_metrics.class_quality
     weekly = [
-        [class_quality(truth[week == number], said[week == number])[name] for name in _WEEKLY]
-        for number in weeks
+        [quality(truth[week == number], said[week == number])[name] for name in _WEEKLY] for number in weeks
     ]
-    return Quality(
-        **class_quality(truth, said), weeks=weeks, weekly=np.array(weekly).reshape(-1, len(_WEEKLY))
-    )
+    return Quality(**quality(truth, said), weeks=weeks, weekly=np.array(weekly).reshape(-1, len(_WEEKLY)))
 
 
 @dataclass(frozen=True)
@@ -288,9 +286,7 @@ def rival_in_parts(parts: Parts, scenario: Scenario) -> tuple[float, int]:
 
 def _slowdown(scenario: Scenario) -> Floats:
     """Return the sum of bounded slowdowns of the jobs that ran, and their number."""
-    from mlsim.experiment.runner import run
-
-    values = JOB_METRICS["bounded_slowdown"].values(run(scenario).records.jobs, TAU)
+    values = job_metrics.JOB_METRICS["bounded_slowdown"].values(runner.run(scenario).records.jobs, TAU)
     return np.array([np.nansum(values), np.count_nonzero(~np.isnan(values))], np.float64)
 
 

@@ -15,12 +15,10 @@ from mlsim._files import expanded
 from mlsim._runtime.arrays import Floats
 from mlsim._runtime.shared_cache import bytes_of, forget, shared
 from mlsim.errors import MlsimError
-from mlsim.experiment.study.axes import words_of
+from mlsim.experiment.study import axes, study_plan, study_store
 from mlsim.experiment.study.study_executors import Executor, Processes, Serial
 from mlsim.experiment.study.study_model import Base, Simulated, Subject, Task
-from mlsim.experiment.study.study_plan import Digests
 from mlsim.experiment.study.study_runner import ProgressDisplay, ProgressListener, executed
-from mlsim.experiment.study.study_store import Entries, Memory, Store, disk_error, locked, write_whole
 from mlsim.experiment.weekly_runs import NO_RECORDS, LogWeeks, weeks_of
 from mlsim.scenario import Scenario, dump
 
@@ -76,15 +74,15 @@ class Parts:
 
     def __init__(
         self,
-        entries: Entries | None = None,
+        entries: study_store.Entries | None = None,
         executor: Executor | None = None,
         watch: ProgressListener | None = None,
     ) -> None:
-        self._entries: Entries = Memory() if entries is None else entries
-        self._store = entries if isinstance(entries, Store) else None
+        self._entries: study_store.Entries = study_store.Memory() if entries is None else entries
+        self._store = entries if isinstance(entries, study_store.Store) else None
         self._executor = executor or Serial()
         self._watch = watch or ProgressListener()
-        self._digests: dict[Path, Digests] = {}
+        self._digests: dict[Path, study_plan.Digests] = {}
         self._known: set[str] = set()
         self._there = 0
 
@@ -102,7 +100,7 @@ class Parts:
         work = _Work(part.function, part.options)
         source = part.scenario.source
         base = Base(dump(part.scenario), source, expanded(Path(source)).parent)
-        digests = self._digests.setdefault(base.directory, Digests(work.kind, base.directory))
+        digests = self._digests.setdefault(base.directory, study_plan.Digests(work.kind, base.directory))
         key = digests.of({**work.given(base, {}), "learning": work.words()})
         store = None if self._store is None else self._store.directory
         return Task(key, part.labels, work, base, {}, keep="summary", output="", store=store)
@@ -119,7 +117,7 @@ class Parts:
             with closing(executed(missing, self._executor, self._entries, self._watch)) as results:
                 for done in results:
                     if done.failed:
-                        raise MlsimError(f"{words_of(tasks[done.key].labels)}: {done.failed}")
+                        raise MlsimError(f"{axes.words_of(tasks[done.key].labels)}: {done.failed}")
         finally:
             forget()
 
@@ -132,8 +130,8 @@ def parts_in(out: Path | None, command: str, name: str, jobs: int | None) -> Ite
     """
     executor = Serial() if jobs == 1 else Processes(jobs)
     watch = ProgressDisplay(command, shown=True, things="parts known so far")
-    store = None if out is None else Store.open(out, name, command)
-    with nullcontext() if store is None else locked(store):
+    store = None if out is None else study_store.Store.open(out, name, command)
+    with nullcontext() if store is None else study_store.locked(store):
         if store is not None:
             store.clear_unfinished()
         try:
@@ -151,9 +149,9 @@ def write_tables(directory: Path, tables: Mapping[str, pl.DataFrame | str | None
                 (directory / name).unlink(missing_ok=True)
             else:
                 text = table if isinstance(table, str) else table.write_csv()
-                write_whole(directory / name, text.encode())
+                study_store.write_whole(directory / name, text.encode())
     except OSError as error:
-        raise disk_error(directory, error) from error
+        raise study_store.disk_error(directory, error) from error
 
 
 def shared_weeks(scenario: Scenario) -> LogWeeks:

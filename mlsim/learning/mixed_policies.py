@@ -1,11 +1,9 @@
 """Mixed policies of the weeks of a log: weight vectors, their searches, and their value."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -15,9 +13,8 @@ from mlsim.errors import InputError
 from mlsim.experiment.study.study_tables import Spread, spread_of
 from mlsim.experiment.weekly_runs import LogWeeks
 from mlsim.learning.learning_parts import Part, Parts, shared_weeks
-from mlsim.scenario import BatchConfig, Policy, Scenario
-from mlsim.scenario.batch_section import WeightsConfig
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.scenario import BatchConfig, Policy, Scenario, batch_section
+from mlsim.workload import JobBlock
 
 FEATURES: Final = ("q", "p", "wait", "ratio", "exp", "area")  # in the order of `batch.weights`
 PURE = ("SAF", "SPF", "LEXP", "SQF", "SEXP", "LRF", "SRF", "FCFS", "LPF", "LQF", "LAF")  # for comparison
@@ -123,15 +120,6 @@ def tried_by(method: str, dimensions: int, evaluations: int) -> int:
     return max(evaluations // population, 1) * population
 
 
-def _search_of(method: str, dimensions: int, seed: int) -> _Xnes | _CmaEs:
-    """Return a search in its first generation; raise InputError if its method or package is missing."""
-    if method == "xnes":
-        return _Xnes(dimensions, seed)
-    if method == "cma-es":
-        return _CmaEs(dimensions, seed)
-    raise InputError(f"method: {method!r} is not known; allowed: grid, {', '.join(METHODS)}")
-
-
 class _Xnes:
     """Exponential natural evolution strategies with the authors' default rates (Glasmachers et al. 2010)."""
 
@@ -187,6 +175,15 @@ class _CmaEs:
         self._own.tell([(vector, float(loss)) for vector, loss in zip(vectors, losses, strict=True)])
 
 
+def _search_of(method: str, dimensions: int, seed: int) -> _Xnes | _CmaEs:
+    """Return a search in its first generation; raise InputError if its method or package is missing."""
+    if method == "xnes":
+        return _Xnes(dimensions, seed)
+    if method == "cma-es":
+        return _CmaEs(dimensions, seed)
+    raise InputError(f"method: {method!r} is not known; allowed: grid, {', '.join(METHODS)}")
+
+
 @dataclass(frozen=True)
 class Searching:
     """Options of the search for weight vectors; those below ``points`` are of xnes and cma-es."""
@@ -208,7 +205,7 @@ class Searching:
             places_of(self.features)
             _search_of(self.method, 2, 0)
 
-    def over(self, blocks: Sequence[JobBlock]) -> Searching:
+    def over(self, blocks: Sequence[JobBlock]) -> Self:
         """Return the same with the scale of some weeks, if features are scaled."""
         return replace(self, scale=feature_scales(blocks)) if self.scaled else self
 
@@ -264,7 +261,8 @@ def paired(weeks: Ints, values: Floats, others: Floats) -> Spread:
 
 def weekly_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int, vectors: Floats) -> Floats:
     """Return the mean bounded slowdown of each week under each vector, shape (weeks, vectors)."""
-    linear = config.model_copy(update={"policy": Policy.LINEAR, "weights": WeightsConfig(p=1.0)})
+    weights = batch_section.WeightsConfig(p=1.0)
+    linear = config.model_copy(update={"policy": Policy.LINEAR, "weights": weights})
     found = replay_many(blocks, linear, units, vectors)
     means: Floats = found.bounded_slowdown / found.ran
     return means

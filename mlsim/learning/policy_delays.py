@@ -13,6 +13,7 @@ from mlsim.analysis.group_metrics import weekly
 from mlsim.analysis.job_metrics import JOB_METRICS, backfilled_share
 from mlsim.cosim.scenario_inputs import workload_of
 from mlsim.errors import InputError
+from mlsim.experiment import runner
 from mlsim.experiment.study import Study
 from mlsim.learning.learning_parts import Part, Parts
 from mlsim.record import Jobs
@@ -104,9 +105,7 @@ def delays_of(jobs: Jobs) -> Delays:
 
 
 def _job_delays(scenario: Scenario) -> Floats:
-    from mlsim.experiment.runner import run
-
-    return delays_of(run(scenario).records.jobs).packed()
+    return delays_of(runner.run(scenario).records.jobs).packed()
 
 
 def _premature(scenario: Scenario) -> Floats:

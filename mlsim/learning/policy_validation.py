@@ -10,15 +10,12 @@ import polars as pl
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.experiment.study.study_plan import located
-from mlsim.experiment.study.study_tables import Spread
+from mlsim.experiment.study import study_plan, study_tables
 from mlsim.experiment.weekly_runs import LogWeeks, check_weekly
 from mlsim.learning import mixed_policies as mixed
 from mlsim.learning.learning_parts import Part, Parts, shared_weeks, write_tables
 from mlsim.learning.mixed_policies import FEATURES, PURE, Searching
-from mlsim.scenario import Policy, Scenario
-from mlsim.scenario.batch_section import WeightsConfig
-from mlsim.scenario.scenario_text import mapping_text, plain
+from mlsim.scenario import Policy, Scenario, batch_section, scenario_text
 from mlsim.workload.job_selection import WEEK_SECONDS
 
 PROTOCOLS = ("w*", "w*_train", "w_greedy", *PURE)  # policies of `mixed_policies.Mixed.means`, in order
@@ -88,7 +85,7 @@ class Transfer:
     # Test log and policy (log of learning, or pure) to the mean bounded slowdown in each of these weeks.
     means: Mapping[str, Mapping[str, Floats]]
 
-    def against(self, log: str, policy: str, reference: str) -> Spread:
+    def against(self, log: str, policy: str, reference: str) -> study_tables.Spread:
         """Return a policy's mean over the test weeks of a log, and the paired difference to another."""
         return mixed.paired(self.weeks[log], self.means[log][policy], self.means[log][reference])
 
@@ -196,8 +193,10 @@ def write_mixed(directory: Path, found: mixed.Mixed, scenario: Scenario) -> None
     weights = {f"best {name}": found.best[:, place] for place, name in enumerate(FEATURES)}
     frame = pl.DataFrame({"week": found.weeks, "part": parts, **found.means, **weights})
     named = dict(zip(FEATURES, found.learned.tolist(), strict=True))
-    batch = scenario.batch.model_copy(update={"policy": Policy.LINEAR, "weights": WeightsConfig(**named)})
-    text = mapping_text(located(plain(scenario.model_copy(update={"batch": batch})), scenario.directory))
+    linear = {"policy": Policy.LINEAR, "weights": batch_section.WeightsConfig(**named)}
+    learned = scenario.model_copy(update={"batch": scenario.batch.model_copy(update=linear)})
+    given = study_plan.located(scenario_text.plain(learned), scenario.directory)
+    text = scenario_text.mapping_text(given)
     write_tables(directory, {"weeks.csv": frame, "learned.yaml": text})
 
 

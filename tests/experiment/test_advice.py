@@ -14,8 +14,7 @@ import pytest
 import mlsim
 from mlsim.errors import InputError
 from mlsim.experiment import loop_from_mapping, run_loop, run_loops
-from mlsim.experiment.advice import advise
-from mlsim.experiment.recorded_loop import maker_of, recorded_loop
+from mlsim.experiment.advice import advise, maker_of, recorded_loop
 from mlsim.mpi.loop_options import LoopOptions
 from mlsim.mpi.real_validation import charges_of, keys_of, read_machine
 from mlsim.scenario import Scenario

@@ -206,9 +206,9 @@ def test_only_traces_need_the_otf2_library(scenario, tmp_path, monkeypatch):
 
 def test_libraries_without_metadata_have_unknown_versions(monkeypatch):
     def none(name: str) -> str:
-        raise run_directory.PackageNotFoundError(name)
+        raise run_directory.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(run_directory, "version", none)
+    monkeypatch.setattr(run_directory.metadata, "version", none)
     found = run_directory.versions()
     assert found["mlsim"] == mlsim.__version__
     assert set(found.values()) - {found["python"], found["mlsim"]} == {"unknown"}

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob
 from itertools import product
-from math import prod
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -18,8 +17,7 @@ import numpy as np
 from mlsim._files import expanded
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
-from mlsim.scenario.scenario_paths import VARIABLE
-from mlsim.scenario.unit_types import nearest
+from mlsim.scenario import scenario_paths, unit_types
 
 SAMPLES = ("random", "latin-hypercube", "sobol")
 SCALES = ("linear", "log", "integer", "log-integer")  # of values in a range; the last two are integers
@@ -62,7 +60,8 @@ class Point:
 
 def unknown_word(word: object, allowed: Sequence[str]) -> str:
     """Return the message that a word is not allowed, with a similar one that is."""
-    return f"{word!r:.80} is not known;{nearest(str(word), list(allowed))} allowed: {', '.join(allowed)}"
+    hint = unit_types.nearest(str(word), list(allowed))
+    return f"{word!r:.80} is not known;{hint} allowed: {', '.join(allowed)}"
 
 
 def one_of(word: object, allowed: Sequence[str], place: str) -> str:
@@ -109,7 +108,7 @@ def with_joined(axes: Sequence[Axis], templates: Mapping[str, str], place: str) 
 
 def check_combinations(axes: Sequence[Axis], place: str = "vary") -> None:
     """Refuse axes with more combinations than a study can hold."""
-    combinations = prod(len(axis.points) for axis in axes)
+    combinations = math.prod(len(axis.points) for axis in axes)
     if combinations > _MOST_COMBINATIONS:
         found = " x ".join(f"{axis.name} {len(axis.points):,}" for axis in axes)
         raise InputError(
@@ -207,7 +206,7 @@ def _files(name: str, points: Mapping[str, Any], place: str, directory: Path) ->
 
 def search_path(directory: Path) -> list[Path]:
     """Return the folders in which relative paths of a scenario are looked up, in order."""
-    variable = os.environ.get(VARIABLE, "").split(os.pathsep)
+    variable = os.environ.get(scenario_paths.VARIABLE, "").split(os.pathsep)
     return [directory, *(expanded(place) for place in variable if place), Path("traces")]
 
 

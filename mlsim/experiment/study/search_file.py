@@ -1,18 +1,24 @@
-"""The section ``search`` of a study file: reading and checks."""
+"""A search: its section of the study file, read and checked; the runs of its candidates; its outcome."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from mlsim.errors import InputError
 from mlsim.experiment.study import study_file
-from mlsim.experiment.study.axes import Axis, Point, axes_of, limits, one_of, points, words_of
-from mlsim.experiment.study.search_methods import Choice, Options, Parameter, Range, Search, Value
-from mlsim.experiment.study.search_run import LABELS, names_any
+from mlsim.experiment.study.axes import Axis, Point, axes_of, filled, limits, one_of, points, words_of
+from mlsim.experiment.study.search_methods import Choice, Options, Parameter, Range, Search, Value, Values
 from mlsim.experiment.study.study_file import METHOD_KEYS, MOST, SEARCH_KEYS
-from mlsim.scenario.scenario_keys import dotted_keys
-from mlsim.scenario.unit_types import nearest
+from mlsim.experiment.study.study_plan import StudyRow
+from mlsim.scenario import scenario_keys, unit_types
 
+# Labels of the runs of a search, besides parameters and repetitions.
+_LABELS = ("part", "generation", "candidate")
+FITTED, HELD_OUT = "search", "held out"  # values of `part`; only fitted runs choose candidates
+_NAN = float("nan")
 _OF_METHODS = {key for keys in METHOD_KEYS.values() for key in keys}
 _RANGE_KEYS = ("from", "to", "scale", "integer")
 _SCALES = ("linear", "log")
@@ -112,7 +118,7 @@ def _metric(given: Mapping[str, Any], empty: Mapping[str, Any], place: str) -> t
             f"{place}: {asked[0]}: {metric}: is measured of the tool itself, and differs from run to run; "
             "allowed: metrics of what is simulated"
         )
-    study_file.check_metric(metric, empty, f"{place}: {asked[0]}")
+    study_file.metric_of(empty, metric, f"{place}: {asked[0]}", empty=True)
     return metric, asked[0] == "maximise"
 
 
@@ -153,8 +159,9 @@ def _common(
             ) from error
     for parameter in parameters:
         unnamed = isinstance(parameter, Range) and not parameter.key
-        if unnamed and not any(names_any(value, [parameter.name]) for value in common.values()):
-            hint = nearest(parameter.name, [key for key in dotted_keys() if "." in key])
+        if unnamed and not any(_names_any(value, [parameter.name]) for value in common.values()):
+            keys = [key for key in scenario_keys.dotted_keys() if "." in key]
+            hint = unit_types.nearest(parameter.name, keys)
             raise InputError(
                 f"{file}: search: over: {parameter.name}: sets nothing;{hint} allowed: a dotted key of the "
                 f"scenario, or a name that a text of set has in braces, e.g. set: "
@@ -164,7 +171,7 @@ def _common(
 
 
 def _check_names(parameters: Sequence[Parameter], axes: Sequence[Axis], file: str) -> None:
-    names = [*LABELS, *(parameter.name for parameter in parameters), *(axis.name for axis in axes)]
+    names = [*_LABELS, *(parameter.name for parameter in parameters), *(axis.name for axis in axes)]
     study_file.check_titles([*names, "objective", "failed"], f"{file}: search: over")
     keys = {key for axis in axes for overrides in axis.points.values() for key in overrides}
     for parameter in parameters:
@@ -301,3 +308,153 @@ def _held_out(
                 "chosen by; allowed: others"
             )
     return held_out
+
+
+def candidate_points(
+    search: Search, values: Values, candidate: int, generation: int, part: str = FITTED
+) -> list[Point]:
+    """Return the runs of a candidate."""
+    labels = {"part": part, "generation": str(generation), "candidate": str(candidate)}
+    overrides: dict[str, object] = {}
+    for parameter, value in zip(search.parameters, values, strict=True):
+        labels[parameter.name] = parameter.label(value)
+        overrides |= parameter.overrides(value)
+    named = dict(zip(search.names, values, strict=True))
+    return _repeated(search, part, labels, overrides, search.common, named)
+
+
+def baseline_points(search: Search, part: str) -> list[Point]:
+    """Return the runs of all baselines; keys of ``set`` that name parameters do not apply to them."""
+    none = dict.fromkeys(search.names, "")
+    common = {key: value for key, value in search.common.items() if not _names_any(value, search.names)}
+    return [
+        point
+        for name, overrides in search.baselines.items()
+        for point in _repeated(
+            search, part, {"part": part, "generation": "", "candidate": name, **none}, overrides, common, {}
+        )
+    ]
+
+
+def _repeated(
+    search: Search,
+    part: str,
+    own: Mapping[str, str],
+    overrides: Mapping[str, object],
+    common: Mapping[str, object],
+    values: Mapping[str, object],
+) -> list[Point]:
+    found = []
+    for point in search.repetitions if part == FITTED else search.held_out:
+        labels = {**own, **point.labels}
+        found.append(Point(labels, {**filled(common, labels, values), **point.overrides, **overrides}))
+    return found
+
+
+def probe_points(search: Search) -> list[Point]:
+    """Return the runs by which a search is checked before it starts: baselines, and limits of the ranges."""
+    middle = tuple(parameter.probes()[0] for parameter in search.parameters)
+    points = [point for part in (FITTED, HELD_OUT) for point in candidate_points(search, middle, 0, 0, part)]
+    for place, parameter in enumerate(search.parameters):
+        for value in parameter.probes()[1:]:
+            tried = (*middle[:place], value, *middle[place + 1 :])
+            points += candidate_points(search, tried, 0, 0)[:1]
+    return points + [point for part in (FITTED, HELD_OUT) for point in baseline_points(search, part)]
+
+
+def _names_any(value: object, names: Iterable[str]) -> bool:
+    """Whether a text of ``set`` has one of these names in braces."""
+    return isinstance(value, str) and any(f"{{{name}}}" in value for name in names)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate, or a baseline, evaluated on some repetitions."""
+
+    name: str  # number of the candidate, or label of the baseline
+    generation: str
+    labels: Mapping[str, str]  # of the parameters
+    objective: float  # NaN if a run has failed, or has no such value
+    values: Mapping[str, float]  # those that the objective averages, by repetition
+    metrics: Mapping[str, Mapping[str, float]]
+    failed: Sequence[str]
+
+    @property
+    def works(self) -> bool:
+        """Whether its objective is known."""
+        return math.isfinite(self.objective)
+
+    def values_of(self, search: Search) -> Values:
+        """Return the values of the parameters."""
+        return tuple(one.value(self.labels[one.name]) for one in search.parameters)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a search."""
+
+    candidates: Sequence[Tried]  # in the order they were asked for
+    baselines: Mapping[str, Tried]  # by label, on what candidates were chosen by
+    best: Tried
+    held_out: Mapping[str, Tried]  # `best` and the baselines on what was held out; empty if nothing was
+
+
+def tried_of(
+    search: Search, rows: Sequence[StudyRow], below: Mapping[str, float] | None = None
+) -> list[Tried]:
+    """Return the candidates or baselines of rows of one part, divided by ``below`` of the repetition."""
+    groups: dict[str, list[StudyRow]] = {}
+    for row in rows:
+        groups.setdefault(row.labels["candidate"], []).append(row)
+    return [_tried(search, group, below) for group in groups.values()]
+
+
+def _tried(search: Search, rows: Sequence[StudyRow], below: Mapping[str, float] | None) -> Tried:
+    first = rows[0].labels
+    own = (*_LABELS, *search.names)
+    repetitions = [", ".join(label for name, label in row.labels.items() if name not in own) for row in rows]
+    metrics = {
+        title: {name: row.metrics[title] for name, row in zip(repetitions, rows, strict=True)}
+        for title in rows[0].metrics
+    }
+    values = metrics[search.title]
+    if below is not None:
+        divisors = {name: below.get(name, _NAN) for name in values}
+        values = {
+            name: value / divisors[name] if divisors[name] > 0.0 else _NAN for name, value in values.items()
+        }
+    known = np.array(list(values.values()))
+    average = np.median if search.average == "median" else np.mean
+    return Tried(
+        name=first["candidate"],
+        generation=first["generation"],
+        labels={name: first[name] for name in search.names},
+        objective=float(average(known)) if np.isfinite(known).all() else _NAN,
+        values=values,
+        metrics=metrics,
+        failed=[row.failed for row in rows if row.failed],
+    )
+
+
+def best_of(search: Search, candidates: Sequence[Tried]) -> Tried | None:
+    """Return the best candidate, the first of equal ones; None if none has an objective."""
+    known = [one for one in candidates if one.works]
+    return min(known, key=lambda one: search.loss(one.objective)) if known else None
+
+
+def outcome_of(search: Search, rows: Sequence[StudyRow]) -> Outcome:
+    """Return the outcome of a search by all of its rows."""
+    parts = {part: [row for row in rows if row.labels["part"] == part] for part in (FITTED, HELD_OUT)}
+    fitted, candidates = _split(search, parts[FITTED])
+    best = best_of(search, candidates)
+    assert best is not None, "a search in which none can be judged ends with an error"
+    others, chosen = _split(search, parts[HELD_OUT])
+    return Outcome(candidates, fitted, best, {"best": chosen[0], **others} if chosen else {})
+
+
+def _split(search: Search, rows: Sequence[StudyRow]) -> tuple[dict[str, Tried], list[Tried]]:
+    ours = [row for row in rows if row.labels["candidate"] in search.baselines]
+    rest = [row for row in rows if row.labels["candidate"] not in search.baselines]
+    divisor = tried_of(search, [row for row in ours if row.labels["candidate"] == search.relative])
+    below = divisor[0].values if divisor else None
+    return {one.name: one for one in tried_of(search, ours, below)}, tried_of(search, rest, below)

@@ -4,8 +4,6 @@ Every pool, of processes of this machine, of MPI ranks or of Dask workers, has o
 tasks, get a future, wait for the first futures that are done. One loop (:meth:`Pool.results`) serves all.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -22,9 +20,12 @@ import numpy as np
 
 from mlsim import _jit
 from mlsim._files import read_bytes
+from mlsim._runtime.late import load_matplotlib
 from mlsim._runtime.processes import Helper, HelperEndedError, wait
 from mlsim._runtime.shared_cache import sharing
+from mlsim.cosim.scenario_inputs import workload_of
 from mlsim.errors import MlsimError, OutputError, StoppedError
+from mlsim.experiment import manifest, result_directories
 from mlsim.experiment.study.study_model import Balance, Done, OwnPicture, Simulated, Task
 from mlsim.experiment.study.study_store import Store, beside_name, disk_error, write_whole
 
@@ -104,16 +105,14 @@ def _content(task: Task, simulated: Simulated) -> dict[str, Any]:
     }
     records = simulated.records
     if task.curve:
-        from mlsim.analysis.plots.chart_style import time_axis
-        from mlsim.analysis.plots.utilization_plot import busy_share
+        from mlsim.analysis.plots import chart_style, utilization_plot
 
-        axis = time_axis(records.jobs)
+        axis = chart_style.time_axis(records.jobs)
         edges = np.linspace(axis.begin, axis.end, _BINS + 1)
-        middles, busy = 0.5 * (edges[1:] + edges[:-1]), busy_share(records, axis, _BINS)
+        middles, busy = 0.5 * (edges[1:] + edges[:-1]), utilization_plot.busy_share(records, axis, _BINS)
         content["curve"] = [middles.tolist(), busy.tolist()]
     if task.balance:
         from mlsim.analysis.machine_metrics import max_over_mean
-        from mlsim.cosim.scenario_inputs import workload_of
 
         names = workload_of(simulated.scenario).header.get("executable_names")
         jobs, loops = records.jobs, records.loops
@@ -136,20 +135,17 @@ def _content(task: Task, simulated: Simulated) -> dict[str, Any]:
 
 def _write_run(directory: Path, simulated: Simulated, whole: bool) -> None:
     """Write the directory of a run, complete or not at all."""
-    from mlsim.experiment.manifest import write_manifest
-    from mlsim.experiment.result_directories import Place
-
     part = directory.with_name(f".{directory.name}.{os.getpid()}.part")
     for old in (part, directory):
         if old.exists():
             shutil.rmtree(old)
     part.mkdir(parents=True)
     try:
-        place = Place(directory, directory, part, [])
+        place = result_directories.Place(directory, directory, part, [])
         simulated.write(place, whole)
         for name, why in place.missing.items():
             raise OSError(None, f"{name}: {why}")
-        write_manifest(part)
+        manifest.write_manifest(part)
         part.rename(directory)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
@@ -157,8 +153,6 @@ def _write_run(directory: Path, simulated: Simulated, whole: bool) -> None:
 
 
 def _image(picture: OwnPicture, simulated: Simulated, suffix: str) -> bytes:
-    from mlsim._runtime.late import load_matplotlib
-
     load_matplotlib()
     from mlsim.analysis.plots import gantt, pe_timeline, write_picture
 
@@ -277,6 +271,46 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class _Worker(Helper):
+    """A process that executes tasks; also the future of the tasks that it is executing."""
+
+    def __init__(self, idle: list["_Worker"]) -> None:
+        self._tasks: Sequence[Task] = ()
+        self._idle_workers = idle
+        try:
+            super().__init__(f"{__name__}:execute_all")
+        except OSError as error:
+            raise OutputError(f"no process can be started for the runs of the study: {error}") from error
+
+    def begin(self, tasks: Sequence[Task]) -> None:
+        self._tasks = tasks
+        self.send(tasks)
+
+    def left(self) -> float:
+        """Return the seconds until the task exceeds its timeout; infinity without one."""
+        timeout = self._tasks[0].timeout
+        return float("inf") if timeout is None else timeout - self.seconds()
+
+    def result(self) -> list[Done]:
+        """Return what the process answers; a task that exceeds its timeout is ended and has failed."""
+        if not wait([self], 0.0):
+            task, seconds = self._tasks[0], self.seconds()
+            self.kill()
+            return [record_failure(task, f"took longer than timeout: {task.timeout:g} s", seconds)]
+        try:
+            done: list[Done] = self.receive()
+        except HelperEndedError as error:
+            how = f"its process ended with exit code {error.code}"
+            if error.code < 0:
+                number = -error.code
+                name = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
+                memory = ", as the system does where memory is used up" if number == signal.SIGKILL else ""
+                how = f"its process was killed by {name}{memory}"
+            raise WorkerEndedError(f"{how}, 2 times", self.seconds()) from error
+        self._idle_workers.append(self)
+        return done
+
+
 class Processes(Pool):
     """Processes of this machine; by default one per core, or a single one if the rest takes only seconds.
 
@@ -343,43 +377,3 @@ class Processes(Pool):
     def _kill_idle(self) -> None:
         while self._idle:
             self._idle.pop().kill()
-
-
-class _Worker(Helper):
-    """A process that executes tasks; also the future of the tasks that it is executing."""
-
-    def __init__(self, idle: list[_Worker]) -> None:
-        self._tasks: Sequence[Task] = ()
-        self._idle_workers = idle
-        try:
-            super().__init__(f"{__name__}:execute_all")
-        except OSError as error:
-            raise OutputError(f"no process can be started for the runs of the study: {error}") from error
-
-    def begin(self, tasks: Sequence[Task]) -> None:
-        self._tasks = tasks
-        self.send(tasks)
-
-    def left(self) -> float:
-        """Return the seconds until the task exceeds its timeout; infinity without one."""
-        timeout = self._tasks[0].timeout
-        return float("inf") if timeout is None else timeout - self.seconds()
-
-    def result(self) -> list[Done]:
-        """Return what the process answers; a task that exceeds its timeout is ended and has failed."""
-        if not wait([self], 0.0):
-            task, seconds = self._tasks[0], self.seconds()
-            self.kill()
-            return [record_failure(task, f"took longer than timeout: {task.timeout:g} s", seconds)]
-        try:
-            done: list[Done] = self.receive()
-        except HelperEndedError as error:
-            how = f"its process ended with exit code {error.code}"
-            if error.code < 0:
-                number = -error.code
-                name = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
-                memory = ", as the system does where memory is used up" if number == signal.SIGKILL else ""
-                how = f"its process was killed by {name}{memory}"
-            raise WorkerEndedError(f"{how}, 2 times", self.seconds()) from error
-        self._idle_workers.append(self)
-        return done

@@ -1,5 +1,6 @@
 """Study files: their keys, the JSON schemas of files, and checks across keys."""
 
+import math
 import os
 import re
 from collections import Counter
@@ -409,20 +410,27 @@ def check_files(names: Iterable[str], place: str) -> None:
             raise InputError(f"{place}: the file name {name:.60}… is too long; give shorter labels")
 
 
-def check_metric(key: str, summary: Mapping[str, Any], place: str) -> None:
-    """Refuse a dotted key that no summary has, or that is no number; with ``?``, summaries may lack it."""
+def metric_of(summary: Mapping[str, Any], key: str, place: str, *, empty: bool = False) -> float:
+    """Return a metric by its dotted key, a number; NaN without a value, which only ``?`` allows.
+
+    ``empty``: the summary is that of no run, whose empty parts may have anything in them.
+    """
     value: Any = summary
     for part in key.removesuffix("?").split("."):
-        if value is None or value == {}:
-            return
+        if empty and value in (None, {}):
+            return math.nan
         if not isinstance(value, Mapping) or part not in value:
             if key.endswith("?"):
-                return
+                return math.nan
             hint = nearest(part, list(value)) if isinstance(value, Mapping) else ""
+            of = summary.get("scenario") or "a run"
             raise InputError(
-                f"{place}: {key}: not in the summary of a run;{hint} `mlsim list metrics` has all"
+                f"{place}: {key}: not in the summary of {of};{hint} `mlsim list metrics` has all"
             )
         value = value[part]
-    if value not in (None, {}) and not isinstance(value, int | float):
+    if value is None or (empty and value == {}):
+        return math.nan
+    if not isinstance(value, int | float):
         allowed = ", ".join(f"{key}.{part}" for part in value) if isinstance(value, Mapping) else "numbers"
         raise InputError(f"{place}: {key} is {type(value).__name__}, no number; allowed: {allowed}")
+    return float(value)

@@ -10,17 +10,13 @@ from typing import Any
 
 from mlsim._files import is_directory, is_there, read_lines
 from mlsim._runtime.shared_cache import forget, sharing
+from mlsim.cosim.scenario_inputs import workload_of
 from mlsim.errors import InputError, NothingLeftError
 from mlsim.experiment.study import axes as vary
-from mlsim.experiment.study import study_file
-from mlsim.experiment.study import study_model as model
-from mlsim.experiment.study import study_tables as tables
+from mlsim.experiment.study import search_file, study_file, study_model, study_tables
 from mlsim.experiment.study.axes import Axis, Point, one_of
-from mlsim.experiment.study.study_file import NOT_WITH_SEARCH
 from mlsim.experiment.study.study_model import Study
-from mlsim.scenario import Scenario, load
-from mlsim.scenario.words import ApplicationModel
-from mlsim.scenario.workload_section import SelectConfig
+from mlsim.scenario import Scenario, load, words, workload_section
 
 _WEEK = 7 * 86_400.0
 Weeks = Callable[[Mapping[str, str]], bool]  # whether the log of a combination has the week of its labels
@@ -37,12 +33,12 @@ def load_study(path: str | Path) -> Study:
     if "search" in read.content:
         return _search_study(read)
     study = _combinations(read)
-    relative = [tables.relative_title(study)] if study.relative else []
+    relative = [study_tables.relative_title(study)] if study.relative else []
     titles = [*(axis.name for axis in study.axes), *study.metrics, *relative]
     loops = study.subject.kind == "loops"
     titles += ["reference"] * loops
     study_file.check_titles(titles, f"{file}: {'vary' if loops else 'metrics'}")
-    files = [f"table-{model.file_name(title)}.csv" for title in (*study.metrics, *relative)]
+    files = [f"table-{study_model.file_name(title)}.csv" for title in (*study.metrics, *relative)]
     study_file.check_files(files, f"{file}: metrics")
     without_loops = _check_runs(study)
     reference, pictures = read.content.get("reference"), read.content.get("pictures", [])
@@ -52,7 +48,7 @@ def load_study(path: str | Path) -> Study:
     study = replace(
         study,
         reference={} if reference is None else _reference(read.folder / str(reference), study),
-        pictures=[model.picture_of(value, study.axes, place) for value in pictures],
+        pictures=[study_model.picture_of(value, study.axes, place) for value in pictures],
         timelines=read.entries("timelines"),
     )
     _check_shown(study, without_loops)
@@ -68,8 +64,8 @@ class _Content:
         base = self.folder / str(content["base"])
         if not is_there(base) or is_directory(base):
             load(base)  # which reports what is wrong, and what else is there
-        self.base = model.Base.of(base, study_file.file_text(base))
-        self.subject = model.SUBJECTS[content["of"]]
+        self.base = study_model.Base.of(base, study_file.file_text(base))
+        self.subject = study_model.SUBJECTS[content["of"]]
         self.axes, self.has = self._axes()
 
     def _axes(self) -> tuple[list[Axis], Weeks]:
@@ -124,7 +120,7 @@ class _Content:
             text=self.text,
             subject=self.subject,
             axes=self.axes,
-            cases=model.Cases(points, self.base, self.subject),
+            cases=study_model.Cases(points, self.base, self.subject),
             metrics=metrics,
             keep=self.content.get("keep", study_file.KEEP[0]),
             timeout=self.content.get("timeout"),
@@ -158,7 +154,7 @@ def _combinations(read: _Content) -> Study:
             f"{place('interval')}: is of means over repetitions; give repetitions too, or take it out"
         )
     if interval == "t":
-        tables.t_quantile(1)  # which reports what it lacks
+        study_tables.t_quantile(1)  # which reports what it lacks
     trim = read.content.get("trim", 0)
     n = next((len(axis.points) for axis in axes if axis.name == repetitions), 1)
     most = max((n - 2) // 2, 0)  # at least two must remain
@@ -183,16 +179,13 @@ def _combinations(read: _Content) -> Study:
 
 def _search_study(read: _Content) -> Study:
     """Read a study with a search, and check scenarios all over its ranges."""
-    from mlsim.experiment.study.search_file import read_search
-    from mlsim.experiment.study.search_run import probe_points
-
-    for key in NOT_WITH_SEARCH:
+    for key in study_file.NOT_WITH_SEARCH:
         if key in read.content:
             raise InputError(f"{read.place(key)}: does not go with search, which compares no combinations")
     read.entries("without")
     metrics = read.metrics()
-    search = read_search(read.content, read.axes, metrics, read.subject.empty(), str(read.file))
-    study = read.study(probe_points(search), {search.title: search.metric, **metrics})
+    search = search_file.read_search(read.content, read.axes, metrics, read.subject.empty(), str(read.file))
+    study = read.study(search_file.probe_points(search), {search.title: search.metric, **metrics})
     columns = ["candidate", "generation", *search.names, "objective", "runs", "failed", *study.metrics]
     study_file.check_titles(columns, read.place("search: over"))
     study = replace(study, search=search)
@@ -226,7 +219,7 @@ def _check_runs(study: Study) -> list[Point]:
     """Make every scenario; refuse metrics that some lack; return the combinations without loops."""
     empty = study.subject.empty()
     for key in study.metrics.values():
-        study_file.check_metric(key, empty, f"{study.source}: metrics")
+        study_file.metric_of(empty, key, f"{study.source}: metrics", empty=True)
     solved = [key for key in study.metrics.values() if key.startswith("cp.") and not key.endswith("?")]
     without_loops = []
     alike: dict[str, bool] = {}
@@ -249,7 +242,7 @@ def _check_runs(study: Study) -> list[Point]:
                     f"{study.source}: metrics: {solved[0]}: not in the summary where batch.dispatcher is "
                     f"{dispatcher} ({vary.words_of(point.labels)}); {solved[0]}? leaves such cells empty"
                 )
-            alike[key] = scenario.application.model is ApplicationModel.LOOP
+            alike[key] = scenario.application.model is words.ApplicationModel.LOOP
         if not alike[key]:
             without_loops.append(point)
     return without_loops
@@ -258,7 +251,7 @@ def _check_runs(study: Study) -> list[Point]:
 def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:
     place = f"{study.source}: pictures"
     files: list[str] = []
-    for picture, names in tables.picture_files(study, study.points):
+    for picture, names in study_tables.picture_files(study, study.points):
         _check_picture(study, picture, f"{place}: {picture.kind}", names)
         files += names
         for point in without_loops if picture.kind == "balance" else ():
@@ -268,11 +261,11 @@ def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:
                     f"{vary.words_of(point.labels)}"
                 )
     study_file.check_files(files, place)
-    timelines = [model.timeline_file(point) for point in study.points if study.drawn(point)]
+    timelines = [study_model.timeline_file(point) for point in study.points if study.drawn(point)]
     study_file.check_files(timelines, f"{study.source}: timelines")
 
 
-def _check_picture(study: Study, picture: model.PictureSpec, place: str, files: Sequence[str]) -> None:
+def _check_picture(study: Study, picture: study_model.PictureSpec, place: str, files: Sequence[str]) -> None:
     if not files:
         raise InputError(f"{place}: where: no combination is like that; it would show nothing")
     if picture.kind != "metric" and study.subject.kind != "runs":
@@ -318,16 +311,14 @@ def _all_weeks(axes: Sequence[Axis], read: _Content, place: str) -> tuple[list[A
 
 def _weeks_of(scenario: Scenario) -> set[int]:
     """Return the weeks of a scenario's log in which its selection leaves jobs."""
-    from mlsim.cosim.scenario_inputs import workload_of
-
     select = scenario.workload.select
 
-    def selected(other: SelectConfig) -> Scenario:
+    def selected(other: workload_section.SelectConfig) -> Scenario:
         return scenario.model_copy(
             update={"workload": scenario.workload.model_copy(update={"select": other})}
         )
 
-    *_, last = workload_of(selected(SelectConfig(warm_up=select.warm_up))).blocks()
+    *_, last = workload_of(selected(workload_section.SelectConfig(warm_up=select.warm_up))).blocks()
     weeks = set()
     cut = scenario.workload.weeks is not None
     for week in range(0 if cut else 1, int(last.submit_time[-1] // _WEEK) + 2):

@@ -1,26 +1,23 @@
 """A study as read: its subject, its axes, its tasks and its pictures."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from mlsim._files import expanded
+from mlsim.analysis import run_summary
+from mlsim.cosim import simulation
 from mlsim.errors import InputError
+from mlsim.experiment import loops, run_directory, runner, weekly_runs
+from mlsim.experiment.result_directories import Place
 from mlsim.experiment.study.axes import Axis, Point, matches, one_of
+from mlsim.experiment.study.search_methods import Search
 from mlsim.experiment.study.study_file import PICTURE_KEYS, entries
-from mlsim.scenario import Scenario, loads
-from mlsim.scenario.scenario_loading import overridden
-from mlsim.scenario.words import TraceLevel
-
-if TYPE_CHECKING:
-    from mlsim.experiment.result_directories import Place
-    from mlsim.experiment.study.search_methods import Search
-    from mlsim.record import Records
+from mlsim.record import Records
+from mlsim.scenario import Scenario, loads, scenario_loading, words
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class Base:
     directory: Path
 
     @classmethod
-    def of(cls, file: Path, text: str) -> Base:
+    def of(cls, file: Path, text: str) -> Self:
         """Return the base of a file with this text."""
         return cls(text, str(file), expanded(file).parent)
 
@@ -51,7 +48,7 @@ class Simulated:
         assert self.write_files is not None, "a subject without directories has no key keep"
         shown = self.scenario
         if not whole:
-            no_pictures = {"pictures": False, "trace": TraceLevel.NONE, "writers": None, "csv": False}
+            no_pictures = {"pictures": False, "trace": words.TraceLevel.NONE, "writers": None, "csv": False}
             shown = shown.model_copy(update={"output": shown.output.model_copy(update=no_pictures)})
         self.write_files(place, shown)
 
@@ -69,7 +66,7 @@ class Subject(ABC):
 
     def given(self, base: Base, overrides: Mapping[str, object]) -> dict[str, Any]:
         """Return the given keys of a combination's scenario, without defaults."""
-        return overridden(base.text, base.source, overrides)
+        return scenario_loading.overridden(base.text, base.source, overrides)
 
     @abstractmethod
     def check(self, scenario: Scenario) -> None:
@@ -100,23 +97,16 @@ class _Runs(Subject):
     )
 
     def check(self, scenario: Scenario) -> None:
-        from mlsim.cosim.simulation import survey
-
-        survey(scenario)
+        simulation.survey(scenario)
 
     def empty(self) -> Mapping[str, Any]:
-        from mlsim.analysis.run_summary import summary_without_jobs
-
-        return summary_without_jobs()
+        return run_summary.summary_without_jobs()
 
     def simulate(self, scenario: Scenario, _chunks: bool, /) -> Simulated:
-        from mlsim.experiment.run_directory import write_files
-        from mlsim.experiment.runner import run
-
-        result = run(scenario)
+        result = runner.run(scenario)
 
         def write(place: Place, shown: Scenario) -> None:
-            write_files(place, place.partial, replace(result, scenario=shown))
+            run_directory.write_files(place, place.partial, replace(result, scenario=shown))
 
         return Simulated(scenario, result.summary, result.records, write)
 
@@ -127,31 +117,23 @@ class _Loops(Subject):
     reads = ("platform", "application")
 
     def scenario(self, base: Base, overrides: Mapping[str, object]) -> Scenario:
-        from mlsim.experiment.loops import loop_from_text
-
-        return loop_from_text(base.text, base.source, overrides, base.directory)
+        return loops.loop_from_text(base.text, base.source, overrides, base.directory)
 
     def given(self, base: Base, overrides: Mapping[str, object]) -> dict[str, Any]:
-        from mlsim.experiment.loops import LEFT_ASIDE
-
         given = super().given(base, overrides)
-        return {key: value for key, value in given.items() if key not in LEFT_ASIDE}
+        return {key: value for key, value in given.items() if key not in loops.LEFT_ASIDE}
 
     def check(self, scenario: Scenario) -> None:
-        from mlsim.cosim.simulation import check_loop
-
-        check_loop(scenario)
+        simulation.check_loop(scenario)
 
     def empty(self) -> Mapping[str, Any]:
         return {"technique": "", "model": ""} | dict.fromkeys(_LOOP_METRICS)
 
     def simulate(self, scenario: Scenario, chunks: bool, /) -> Simulated:
-        from mlsim.experiment.loops import run_loop, write_loop
-
-        result = run_loop(scenario, chunks=chunks or scenario.output.trace.shows_chunks)
+        result = loops.run_loop(scenario, chunks=chunks or scenario.output.trace.shows_chunks)
 
         def write(place: Place, shown: Scenario) -> None:
-            write_loop(place, place.partial, replace(result, scenario=shown), chunks=True)
+            loops.write_loop(place, place.partial, replace(result, scenario=shown), chunks=True)
 
         return Simulated(scenario, result.facts, result.records, write)
 
@@ -167,19 +149,13 @@ class _Weeks(_Runs):
     metrics: ClassVar = {"sum of weekly mean bounded slowdowns": "bounded_slowdown.sum"}
 
     def check(self, scenario: Scenario) -> None:
-        from mlsim.experiment.weekly_runs import weeks_of
-
-        weeks_of(scenario)
+        weekly_runs.weeks_of(scenario)
 
     def empty(self) -> Mapping[str, Any]:
-        from mlsim.experiment.weekly_runs import empty_weekly
-
-        return empty_weekly()
+        return weekly_runs.empty_weekly()
 
     def simulate(self, scenario: Scenario, _chunks: bool, /) -> Simulated:
-        from mlsim.experiment.weekly_runs import NO_RECORDS, run_weekly
-
-        return Simulated(scenario, run_weekly(scenario), NO_RECORDS)
+        return Simulated(scenario, weekly_runs.run_weekly(scenario), weekly_runs.NO_RECORDS)
 
 
 SUBJECTS: dict[str, Subject] = {subject.kind: subject for subject in (_Loops(), _Runs(), _Weeks())}
@@ -348,7 +324,7 @@ class Study:
         """Whether the PEs of a combination are drawn over time."""
         return any(matches(point.labels, entry) for entry in self.timelines)
 
-    def part(self, points: Sequence[Point]) -> Study:
+    def part(self, points: Sequence[Point]) -> Self:
         """Return the study of some runs."""
         return replace(self, cases=replace(self.cases, points=points))
 

@@ -1,23 +1,23 @@
-"""Pictures of several runs of a study: curves, and bars of loop times."""
-
-from __future__ import annotations
+"""Pictures of several runs of a study: curves, bars of loop times, and the candidates of a search."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from mlsim._runtime.arrays import Floats
 from mlsim.analysis import plots
-from mlsim.experiment.study import study_model as model
+from mlsim.analysis.plots import chart_style
 from mlsim.experiment.study import study_tables as tables
-from mlsim.experiment.study.study_model import Balance, PictureSpec, Study, file_name
+from mlsim.experiment.study.search_file import Outcome
+from mlsim.experiment.study.search_methods import Search
+from mlsim.experiment.study.study_model import MEANS, Balance, PictureSpec, Study, file_name, picture_title
 from mlsim.experiment.study.study_plan import StudyRow
 from mlsim.experiment.study.study_store import Results
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _MOST_PANELS = 60  # a picture of more would be too long to read or draw
 _BESIDE = 0.5  # share of the room between two categories that the curves take
@@ -34,8 +34,8 @@ def _bars(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
     panels = [_panel(", ".join(key), part, study, others[-1:]) for key, part in parts.items()]
     title, key = next(iter(study.metrics.items()))
     name = "t-loop" if key == "t_loop" else file_name(title)
-    shown = study.name if study.repetitions is None else f"{study.name}{model.MEANS}"
-    results.picture(name, plots.bars(panels, shown, title))
+    shown = study.name if study.repetitions is None else f"{study.name}{MEANS}"
+    _write(results, name, plots.bars(panels, shown, title))
 
 
 def _panel(title: str, rows: Sequence[StudyRow], study: Study, along: Sequence[str]) -> plots.Panel:
@@ -86,8 +86,17 @@ class _Drawing(NamedTuple):
     name: str
 
 
-def draw_pictures(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
-    """Draw all pictures of several runs; those of single runs were drawn when these ended."""
+def _write(results: Results, stem: str, figure: Figure) -> None:
+    results.picture(stem, lambda path: plots.write_picture(figure, path))
+
+
+def draw_pictures(
+    results: Results, study: Study, rows: Sequence[StudyRow], outcome: Outcome | None = None
+) -> None:
+    """Draw all pictures of several runs, or of a search; those of single runs were drawn when these ended."""
+    if study.search is not None and outcome is not None:
+        _write(results, "search", draw_search(study.name, study.search, outcome))
+        return
 
     def curve(part: Sequence[StudyRow]) -> Points:
         found = part[0].curve
@@ -106,14 +115,15 @@ def draw_pictures(results: Results, study: Study, rows: Sequence[StudyRow]) -> N
                 drawing = _Drawing(panels, "time (s)", "busy share of the machine", look, "utilization")
             elif picture.kind == "balance":
                 drawing = _balance(picture, part)
-                results.table(f"{file_name('balance', *labels.values())}.csv", _balance_table(part))
+                with results.file(f"{file_name('balance', *labels.values())}.csv") as path:
+                    _balance_table(part).write_csv(path)
             else:
                 drawing = _metric(study, picture, part, ratios)
-            title = model.picture_title(study.name, labels)
+            title = picture_title(study.name, labels)
             if picture.kind == "metric" and study.repetitions is not None:
-                title += model.MEANS
+                title += MEANS
             figure = plots.lines(drawing.panels, title, drawing.x, drawing.y, drawing.look)
-            results.picture(file_name(drawing.name, *labels.values()), figure)
+            _write(results, file_name(drawing.name, *labels.values()), figure)
     if study.subject.kind == "loops":
         _bars(results, study, rows)
 
@@ -165,8 +175,6 @@ def _balance_of(row: StudyRow) -> Balance:
 
 
 def _balance_table(rows: Sequence[StudyRow]) -> pl.DataFrame:
-    import polars as pl
-
     frames = [
         pl.DataFrame(_balance_of(row)._asdict()).with_columns(
             *(pl.lit(label).alias(name) for name, label in row.labels.items())
@@ -218,3 +226,59 @@ def _metric(
     look = plots.Look(dots=True, joined=of_numbers, ticks=ticks, across=3)
     panels = _panels(picture, rows, points, None if study.repetitions is None else ends)
     return _Drawing(panels, picture.along, name, look, name)
+
+
+_LEFT, _RIGHT, _TOP, _HEIGHT, _BOTTOM = 130, 40, 110, 520, 90
+_LOG_FROM = 5.0  # largest over least value from which the axis is logarithmic
+_COLOURS = (chart_style.GREEN, chart_style.PURPLE, chart_style.INK)
+
+
+def draw_search(title: str, search: Search, outcome: Outcome) -> Figure:
+    """Draw the objective of all candidates; failed ones are at the edge."""
+    values = np.array([one.objective for one in outcome.candidates])
+    places = np.arange(1, len(values) + 1)
+    known = np.isfinite(values)
+    others = {name: one.objective for name, one in outcome.baselines.items() if one.works}
+    shown = np.concatenate([values[known], list(others.values())])
+    with chart_style.picture_style():
+        figure = chart_style.canvas(_TOP + _HEIGHT + _BOTTOM)
+        axes = chart_style.axes_at(figure, _LEFT, _TOP, chart_style.WIDTH - _LEFT - _RIGHT, _HEIGHT)
+        if shown.min() > 0.0 and shown.max() > _LOG_FROM * shown.min():
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        dots: dict[str, Any] = {
+            "color": chart_style.SKY,
+            "markersize": 3.5,
+            "markeredgewidth": 0,
+            "label": "candidate",
+        }
+        axes.plot(places[known], values[known], "o", **dots)
+        best = (np.fmax if search.maximise else np.fmin).accumulate(values)
+        axes.step(places, best, where="post", color=chart_style.BLUE, linewidth=1.5, label="best so far")
+        for place, (name, value) in enumerate(others.items()):
+            colour, dashes = _COLOURS[place % len(_COLOURS)], (0, (4, 2 + place))
+            axes.axhline(value, color=colour, linewidth=1.0, linestyle=dashes, label=name)
+        low, high = float(shown.min()), float(shown.max())
+        if axes.get_yscale() == "log":
+            margin = (high / low) ** 0.07
+            axes.set_ylim(low / margin, high * margin)
+        else:
+            margin = 0.07 * (high - low) or 0.07 * abs(high) or 1.0
+            axes.set_ylim(low - margin, high + margin)
+        if not known.all():
+            heights = np.full(int((~known).sum()), 0.02 if search.maximise else 0.98)
+            crosses: dict[str, Any] = {"color": chart_style.VERMILION, "markersize": 5}
+            crosses |= {"transform": axes.get_xaxis_transform(), "label": "failed: counts as worst"}
+            axes.plot(places[~known], heights, "x", **crosses)
+        axes.set_xlim(0.5, len(values) + 0.5)
+        axes.set_xlabel("candidate, in the order they were tried")
+        axes.set_ylabel(search.objective)
+        axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+        axes.set_axisbelow(True)
+        height = figure.get_figheight() * figure.dpi
+        figure.text(_LEFT / chart_style.WIDTH, 1 - 26 / height, title, fontsize=10)
+        figure.legend(loc="upper left", bbox_to_anchor=(_LEFT / chart_style.WIDTH, 1 - 38 / height), ncols=5)
+    return figure

@@ -22,13 +22,12 @@ from mlsim._files import expanded, open_file, read_bytes
 from mlsim._runtime.arrays import Floats
 from mlsim._runtime.shared_cache import sharing
 from mlsim.errors import InputError
-from mlsim.experiment.stored_runs import value_at
+from mlsim.experiment import run_directory, stored_runs
 from mlsim.experiment.study.axes import Point, search_path, words_of
-from mlsim.experiment.study.study_file import KEEP
+from mlsim.experiment.study.study_file import KEEP, metric_of
 from mlsim.experiment.study.study_model import Balance, Study, Task, own_pictures
 from mlsim.experiment.study.study_store import Entries, covers
-from mlsim.scenario.plugin_names import user_function
-from mlsim.scenario.technique_section import split_technique
+from mlsim.scenario import plugin_names, technique_section
 
 _SHOWN = ("pictures", "csv", "writers")  # keys of `output` without influence on metrics; traces may have one
 _LONGEST_PATH = 4096
@@ -69,7 +68,7 @@ class Digests:
         """Return the checksum of the file, or files of code, that a text names; "" if it names none."""
         if len(text) > _LONGEST_PATH or "\0" in text or "\n" in text:
             return ""
-        own = (user_function(level) for level in split_technique(text))
+        own = (plugin_names.user_function(level) for level in technique_section.split_technique(text))
         names = [text, *(found[0] for found in own if found is not None)]
         sums = []
         for path in filter(None, (_found(name, self._directory) for name in dict.fromkeys(names))):
@@ -98,8 +97,8 @@ def _located(key: str, value: Any, directory: Path) -> Any:
         path = _found(value, directory)
         return value if path is None else str(path.resolve())
     levels = []
-    for level in split_technique(value):
-        own = user_function(level)
+    for level in technique_section.split_technique(value):
+        own = plugin_names.user_function(level)
         path = None if own is None else _found(own[0], directory)
         levels.append(level if own is None or path is None else f"{path.resolve()}:{own[1]}")
     return "+".join(levels)
@@ -218,8 +217,6 @@ class Plan:
 
     def check_files(self, tasks: Sequence[Task]) -> None:
         """Check the files and other inputs of tasks, each once; errors name a combination."""
-        from mlsim.experiment.run_directory import check_needs
-
         subject = self.study.subject
         numbers = dict(zip(self.keys, self.reads, strict=True))
         first: dict[int, Task] = {}
@@ -231,7 +228,7 @@ class Plan:
                 with sharing():
                     subject.check(scenario)
                 if task.keep == "all":
-                    check_needs(scenario)
+                    run_directory.check_needs(scenario)
             except InputError as error:
                 raise InputError(f"{error} (combination {words_of(task.labels)})") from error
 
@@ -252,8 +249,8 @@ def plan_of(study: Study, digests: Digests) -> Plan:
         log = given.get("workload")
         if isinstance(log, dict):  # without its selection
             log = {key: value for key, value in log.items() if key != "select"}
-        logs.append(number_of("log", log, value_at(given, "application.costs")))
-        reads.append(number_of("reads", *(value_at(given, key) for key in read_keys)))
+        logs.append(number_of("log", log, stored_runs.value_at(given, "application.costs")))
+        reads.append(number_of("reads", *(stored_runs.value_at(given, key) for key in read_keys)))
     return Plan(study, keys, outputs, logs, reads)
 
 
@@ -302,29 +299,10 @@ def row_of(study: Study, point: Point, key: str, entries: Entries) -> StudyRow:
         raise InputError(
             f"{study.source}: the results of {dict(point.labels)} are gone; start the study again"
         )
-    failed = content.get("message", "")
+    failed, place = content.get("message", ""), f"{study.source}: metrics"
     metrics = {
-        title: math.nan if failed else metric_of(content["summary"], name, study.source)
+        title: math.nan if failed else metric_of(content["summary"], name, place)
         for title, name in study.metrics.items()
     }
     compared = tuple(label for name, label in point.labels.items() if name != study.repetitions)
     return StudyRow(point.labels, metrics, study.reference.get(compared, {}), failed, key, entries)
-
-
-def metric_of(summary: Mapping[str, Any], key: str, source: Path) -> float:
-    """Return a metric of a run by its dotted key; NaN without a value, which only ``?`` allows."""
-    value: Any = summary
-    for part in key.removesuffix("?").split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            if key.endswith("?"):
-                return math.nan
-            raise InputError(
-                f"{source}: metrics: {key}: not in the summary of {summary.get('scenario', 'a loop')}"
-            )
-        value = value[part]
-    if value is None:
-        return math.nan
-    if not isinstance(value, int | float):
-        allowed = ", ".join(f"{key}.{part}" for part in value) if isinstance(value, Mapping) else "numbers"
-        raise InputError(f"{source}: metrics: {key} is {type(value).__name__}, no number; allowed: {allowed}")
-    return float(value)

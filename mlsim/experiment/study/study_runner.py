@@ -1,22 +1,27 @@
-"""Execute the runs that the store of a study lacks; show and keep the progress."""
+"""Run a study: execute the runs that its store lacks, show and keep the progress, write the results."""
 
 import json
+import math
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from mlsim._files import expanded, read_bytes
+from mlsim._runtime.forks import check_fork
 from mlsim._runtime.shared_cache import forget
 from mlsim.errors import InputError, OutputError
+from mlsim.experiment.study import search_file, study_store
 from mlsim.experiment.study.axes import words_of
-from mlsim.experiment.study.study_executors import Executor, Serial
+from mlsim.experiment.study.search_methods import PACKAGES, Search, method_of
+from mlsim.experiment.study.study_executors import Executor, Processes, Serial, Started
 from mlsim.experiment.study.study_model import Done, Study, Task
 from mlsim.experiment.study.study_plan import Digests, Plan, StudyRow, plan_of, row_of
-from mlsim.experiment.study.study_store import Entries, Store, holder, write_whole
+from mlsim.experiment.study.study_store import Entries, Store
 
 _STATE = "state.json"
 _BETWEEN = 1.0  # seconds between two states that are kept
@@ -128,6 +133,208 @@ class StudyRunner:
         self.watch.begin(len(self.keys), self._there, self._store)
 
 
+def run_study(
+    study: Study,
+    *,
+    out: str | Path | None = None,
+    progress: Callable[[StudyRow, int], None] | None = None,
+    jobs: int | None = 1,
+    executor: Executor | None = None,
+    force: bool = False,
+    retry_failed: bool = False,
+    watch: ProgressListener | None = None,
+) -> list[StudyRow]:
+    """Run a study: simulate every combination that its store lacks, and write tables and pictures.
+
+    Parameters
+    ----------
+    study
+        From :func:`load_study`.
+    out
+        Directory for the results and the store of all runs. An existing one is resumed: runs that it has are
+        not simulated again. Without it nothing is written.
+    progress
+        Called with each row when its run is done, and the number of rows (of a search: the largest number).
+    jobs
+        Number of processes; 1: this one, unless the study has a timeout. None: as many as are worthwhile.
+    executor
+        Executes the runs instead of processes of this machine.
+    force
+        Repeat all runs.
+    retry_failed
+        Repeat runs that have failed.
+    watch
+        Is notified of the progress of the study.
+
+    Returns
+    -------
+    list of StudyRow
+        One per combination, in order; of a search, one per run of each candidate; with failures.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be used, the directory is no store of this study, another process is running it, or
+        no candidate of a search can be evaluated.
+    OutputError
+        If results cannot be written. All finished runs are kept.
+    """
+    check_fork()
+    hands = executor or (Serial() if jobs == 1 and study.timeout is None else Processes(jobs))
+    if out is None:
+        return _rows(
+            study, StudyRunner(study, study_store.Memory(), hands, progress=progress, watch=watch), hands
+        )
+    store = Store.open(Path(out), study.name, study.subject.kind)
+    with study_store.locked(store):
+        store.clear_unfinished()
+        again = {"force": force, "retry_failed": retry_failed}
+        rows = _rows(study, StudyRunner(study, store, hands, progress=progress, watch=watch, **again), hands)
+        from mlsim.experiment.study import study_results  # now, as it takes memory and time to load
+
+        try:
+            results = study_results.write_results(store, study, rows)
+        except OSError as error:
+            raise study_store.disk_error(store.directory, error) from error
+    study_results.check_complete(results)
+    return rows
+
+
+def missing_tasks(
+    study: Study, out: Path, *, force: bool = False, retry_failed: bool = False
+) -> tuple[int, list[Task], list[float]]:
+    """Return the number of runs (of a search: so far), the tasks to execute, and seconds of stored runs."""
+    study_store.check_store(out, study.name, study.subject.kind)
+    store = Store(out)
+    runner = StudyRunner(study, store, _Rehearsal(), force=force, retry_failed=retry_failed)
+    if study.search is not None:
+        tasks = _rehearsed(study, runner)
+        keys = runner.keys
+    else:
+        plan, tasks = runner.plan(study)
+        plan.check_files(tasks)
+        keys = set(plan.keys)
+    there = (store.get(key) for key in keys)
+    return len(keys), tasks, [content["seconds"] for content in there if content is not None]
+
+
+def _rows(study: Study, runner: StudyRunner, executor: Executor) -> list[StudyRow]:
+    try:
+        if study.search is None:
+            return runner.rows(study)
+        with executor.kept() if isinstance(executor, Processes) else nullcontext():
+            rows = _search_rows(study, runner)
+        runner.all_known()
+        return rows
+    finally:
+        forget()
+        runner.watch.end()
+
+
+def _search_rows(study: Study, runner: StudyRunner) -> list[StudyRow]:
+    """Search; return a row per run, in the order of the candidates."""
+    search = study.search
+    assert search is not None, "called for searches only"
+    package, extra = PACKAGES.get(search.method, ("", ""))
+    if package and find_spec(package) is None:
+        raise InputError(
+            f"{study.source}: search: method: {search.method}: needs the package {package}, which is not "
+            f"installed; pip install 'mlsim[{extra}]', or use random"
+        )
+    plan, tasks = runner.plan(study)
+    plan.check_files(tasks)
+
+    def baselines(part: str) -> list[StudyRow]:
+        points = search_file.baseline_points(search, part)
+        return runner.rows(study.part(points)) if points else []
+
+    rows = baselines(search_file.FITTED)
+    divisors = search_file.tried_of(
+        search, [row for row in rows if row.labels["candidate"] == search.relative]
+    )
+    below = divisors[0].values if divisors else None
+    for name, value in (below or {}).items():
+        if not value > 0.0:
+            why = f"; {divisors[0].failed[0]}" if divisors[0].failed else ""
+            raise InputError(
+                f"{study.source}: search: relative: {search.relative} has {search.title} {value:g} "
+                f"({name or 'its one run'}), by which nothing can be divided{why}"
+            )
+    candidates = _candidates(study, search, runner, rows, below)
+    best = search_file.best_of(search, candidates)
+    assert best is not None, "otherwise the first generation has ended the search"
+    if search.held_out:
+        points = search_file.candidate_points(
+            search, best.values_of(search), int(best.name), int(best.generation), search_file.HELD_OUT
+        )
+        rows += runner.rows(study.part(points), check=False)
+        rows += baselines(search_file.HELD_OUT)
+    return rows
+
+
+def _candidates(
+    study: Study, search: Search, runner: StudyRunner, rows: list[StudyRow], below: Mapping[str, float] | None
+) -> list[search_file.Tried]:
+    """Evaluate candidates until the method or the budget ends; add their rows to ``rows``."""
+    method = method_of(search)
+    candidates: list[search_file.Tried] = []
+    worst = -math.inf
+    generation = 0
+    while len(candidates) < search.options.evaluations:
+        asked = method.ask()
+        if not asked:
+            break
+        generation += 1
+        tried = asked[: search.options.evaluations - len(candidates)]
+        points = [
+            point
+            for number, values in enumerate(tried, start=len(candidates) + 1)
+            for point in search_file.candidate_points(search, values, number, generation)
+        ]
+        found = runner.rows(study.part(points), check=False)
+        rows += found
+        new = search_file.tried_of(search, found, below)
+        candidates += new
+        worst = max([worst, *(search.loss(one.objective) for one in new if one.works)])
+        best = search_file.best_of(search, candidates)
+        if best is None:
+            failed = (one.failed[0] for one in candidates if one.failed)
+            raise InputError(
+                f"{study.source}: search: none of the {len(candidates)} candidates of the first generation "
+                f"can be judged: {next(failed, f'none has a value of {search.metric}')}"
+            )
+        runner.watch.note(
+            f"generation {generation}, {len(candidates)} of {search.options.evaluations} candidates: best "
+            f"{search.objective} {best.objective:.6g}, of candidate {best.name} ({words_of(best.labels)})"
+        )
+        if len(tried) == len(asked):
+            method.tell([search.loss(one.objective) if one.works else worst for one in new])
+    return candidates
+
+
+class _Rehearsal:
+    """An executor that stops at the first tasks: which come later depends on their results."""
+
+    def results(self, tasks: Sequence[Task], _started: Started, /) -> Iterator[Done]:
+        """Stop if there are tasks."""
+        if tasks:
+            raise _StopError(list(tasks))
+        return iter(())
+
+
+class _StopError(Exception):
+    """The next tasks are known: its argument."""
+
+
+def _rehearsed(study: Study, runner: StudyRunner) -> list[Task]:
+    """Return the tasks that a search would execute next; the runner must have a :class:`_Rehearsal`."""
+    try:
+        _search_rows(study, runner)
+    except _StopError as stop:
+        return list(stop.args[0])
+    return []
+
+
 class ProgressDisplay(ProgressListener):
     """Shows the progress of a study on standard error: a bar on a terminal, otherwise a line per event."""
 
@@ -224,7 +431,7 @@ class ProgressDisplay(ProgressListener):
             "at": at,
         }
         with suppress(OSError):
-            write_whole(self._store.inner(_STATE), json.dumps(state).encode())
+            study_store.write_whole(self._store.inner(_STATE), json.dumps(state).encode())
 
 
 def status_of(directory: str | Path) -> Iterator[str]:
@@ -242,7 +449,7 @@ def status_of(directory: str | Path) -> Iterator[str]:
         ) from error
     ended = there + done
     yield f"{directory}: {ended} of {total} {things} are done; {failed} of them failed since the last start"
-    if who := holder(store):
+    if who := study_store.holder(store):
         left = f"; about {time_words((at - began) / done * (total - ended))} left" if done else ""
         yield f"{who} is running it{left}"
         for words in running:

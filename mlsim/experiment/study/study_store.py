@@ -1,28 +1,21 @@
 """The store of a study, the lock on it, and the files of its results."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, Self
 
 from mlsim._files import read_bytes
 from mlsim.errors import InputError, OutputError, StoppedError
-from mlsim.experiment import result_directories
-from mlsim.experiment.manifest import Owner, json_text, write_manifest
+from mlsim.experiment import manifest, result_directories
 from mlsim.experiment.study.study_file import KEEP
-
-if TYPE_CHECKING:
-    import polars as pl
-    from matplotlib.figure import Figure
 
 STORE_VERSION = 1
 _INNER = "store"
@@ -59,7 +52,7 @@ class Store:
         self._entries = directory / _INNER
 
     @classmethod
-    def open(cls, directory: Path, name: str, kind: str) -> Store:
+    def open(cls, directory: Path, name: str, kind: str) -> Self:
         """Create a store, or resume one; refuse a directory that is something else."""
         check_store(directory, name, kind)
         store = cls(directory)
@@ -67,7 +60,7 @@ class Store:
             store._entries.mkdir(parents=True, exist_ok=True)
             mark = {"store_version": STORE_VERSION, "name": name, "of": kind}
             if not store.inner(_MARK).exists():
-                write_whole(store.inner(_MARK), json_text(mark).encode())
+                write_whole(store.inner(_MARK), manifest.json_text(mark).encode())
         except OSError as error:
             raise disk_error(directory, error) from error
         return store
@@ -208,27 +201,8 @@ class Results:
         self._names.append(name)
         write_whole(self.directory / name, data.encode() if isinstance(data, str) else data)
 
-    def table(self, name: str, frame: pl.DataFrame) -> None:
-        """Write a table as CSV or Parquet, by the suffix."""
-        with self._part(name) as part:
-            (frame.write_csv if name.endswith(".csv") else frame.write_parquet)(part)
-
-    def picture(self, stem: str, figure: Figure) -> None:
-        """Write a picture in all formats; a failure is noted, and the rest is written."""
-        from mlsim.analysis.plots import write_picture
-
-        for name in (f"{stem}.{suffix}" for suffix in self._formats):
-            try:
-                with self._part(name) as part:
-                    write_picture(figure, part)
-            except (StoppedError, KeyboardInterrupt, SystemExit):
-                raise
-            except Exception as error:
-                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-                self.missing[name] = reason
-
     @contextmanager
-    def _part(self, name: str) -> Iterator[Path]:
+    def file(self, name: str) -> Iterator[Path]:
         """Yield the path to write a file to; it gets its name if the block succeeds."""
         part = self.directory / f".{os.getpid()}.part{Path(name).suffix}"
         try:
@@ -237,6 +211,18 @@ class Results:
             self._names.append(name)
         finally:
             part.unlink(missing_ok=True)
+
+    def picture(self, stem: str, write: Callable[[Path], object]) -> None:
+        """Write a picture in all formats; a failure is noted, and the rest is written."""
+        for name in (f"{stem}.{suffix}" for suffix in self._formats):
+            try:
+                with self.file(name) as part:
+                    write(part)
+            except (StoppedError, KeyboardInterrupt, SystemExit):
+                raise
+            except Exception as error:
+                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                self.missing[name] = reason
 
     def finish(self) -> None:
         """Remove files of an earlier version of the study, and write checksums."""
@@ -249,7 +235,7 @@ class Results:
             with suppress(OSError):
                 (self.directory / name).unlink()
         write_whole(memory, json.dumps(sorted(self._names)).encode())
-        write_manifest(self.directory)
+        manifest.write_manifest(self.directory)
 
 
 @contextmanager
@@ -273,7 +259,7 @@ def locked(store: Store) -> Iterator[None]:
             )
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, Owner.this_process().token.encode())
+        os.write(descriptor, manifest.Owner.this_process().token.encode())
         yield
     finally:
         os.close(descriptor)
@@ -298,7 +284,7 @@ def _holder(descriptor: int, *, shared: bool) -> str:
         return ""
     except OSError as error:
         knows_locks = error.errno in _BUSY
-    owner = Owner.of_token(os.read(descriptor, 1000).decode("ascii", "replace"))
+    owner = manifest.Owner.of_token(os.read(descriptor, 1000).decode("ascii", "replace"))
     if not knows_locks and not (owner is not None and owner.lives()):
         return ""
     return "another process" if owner is None else f"process {owner.pid} on {owner.host}"

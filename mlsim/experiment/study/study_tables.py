@@ -1,26 +1,20 @@
 """Layout of the tables and pictures of a study, and statistics over repetitions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
+from mlsim.experiment.study.axes import Point
 from mlsim.experiment.study.study_file import INTERVALS
-from mlsim.experiment.study.study_model import PictureSpec, file_name, gantt_file
-
-if TYPE_CHECKING:
-    from mlsim.experiment.study.axes import Point
-    from mlsim.experiment.study.study_model import Study
-    from mlsim.experiment.study.study_plan import StudyRow
-
+from mlsim.experiment.study.study_model import PictureSpec, Study, file_name, gantt_file
+from mlsim.experiment.study.study_plan import StudyRow
 
 Table = tuple[list[str], list[list[str]]]
 Labels = tuple[str, ...]
@@ -130,7 +124,7 @@ _LATEX = str.maketrans(
 )
 
 
-Labelled = TypeVar("Labelled", "StudyRow", "Point")
+Labelled = TypeVar("Labelled", StudyRow, Point)
 
 
 def picture_files(study: Study, points: Sequence[Point]) -> Iterator[tuple[PictureSpec, list[str]]]:

@@ -21,9 +21,9 @@ from mlsim.experiment import load_study, read_study, run, run_study
 from mlsim.experiment.study import study_executors
 from mlsim.experiment.study.search_file import SEARCH_KEYS
 from mlsim.experiment.study.search_methods import Range
-from mlsim.experiment.study.study_engine import missing_tasks
 from mlsim.experiment.study.study_executors import Processes
 from mlsim.experiment.study.study_file import study_schema
+from mlsim.experiment.study.study_runner import missing_tasks
 from mlsim.scenario import load
 
 # The one job runs as long as the reader says: the makespan is known for every candidate.
@@ -550,9 +550,9 @@ def test_what_is_wrong_is_said_before_the_first_run(study: dict[str, Any], messa
 
 
 def test_a_missing_package_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsim.experiment.study import search_run
+    from mlsim.experiment.study import study_runner
 
-    monkeypatch.setattr(search_run, "find_spec", lambda _: None)
+    monkeypatch.setattr(study_runner, "find_spec", lambda _: None)
     with pytest.raises(InputError, match=r"cma-es: needs the package cmaes.*pip install 'mlsim\[search\]'"):
         do(place, with_search(STUDY, method="cma-es"))
     with pytest.raises(InputError, match=r"optuna: needs the package optuna.*pip install 'mlsim\[optuna\]'"):

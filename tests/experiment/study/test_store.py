@@ -18,7 +18,7 @@ import pytest
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment import load_study, read_study, run_study
 from mlsim.experiment.study import study_executors, study_store
-from mlsim.experiment.study.study_engine import missing_tasks
+from mlsim.experiment.study.study_runner import missing_tasks
 from mlsim.experiment.study.study_store import Store, holder, locked, write_whole
 from tests.effort import THOROUGH
 
