@@ -393,6 +393,7 @@ class Tried:
 class Outcome:
     """The outcome of a search."""
 
+    search: Search
     candidates: Sequence[Tried]  # in the order they were asked for
     baselines: Mapping[str, Tried]  # by label, on what candidates were chosen by
     best: Tried
@@ -449,7 +450,7 @@ def outcome_of(search: Search, rows: Sequence[StudyRow]) -> Outcome:
     best = best_of(search, candidates)
     assert best is not None, "a search in which none can be judged ends with an error"
     others, chosen = _split(search, parts[HELD_OUT])
-    return Outcome(candidates, fitted, best, {"best": chosen[0], **others} if chosen else {})
+    return Outcome(search, candidates, fitted, best, {"best": chosen[0], **others} if chosen else {})
 
 
 def _split(search: Search, rows: Sequence[StudyRow]) -> tuple[dict[str, Tried], list[Tried]]:

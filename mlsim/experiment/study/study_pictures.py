@@ -14,7 +14,6 @@ from mlsim.analysis import plots
 from mlsim.analysis.plots import chart_style
 from mlsim.experiment.study import study_tables as tables
 from mlsim.experiment.study.search_file import Outcome
-from mlsim.experiment.study.search_methods import Search
 from mlsim.experiment.study.study_model import MEANS, Balance, PictureSpec, Study, file_name, picture_title
 from mlsim.experiment.study.study_plan import StudyRow
 from mlsim.experiment.study.study_store import Results
@@ -94,8 +93,8 @@ def draw_pictures(
     results: Results, study: Study, rows: Sequence[StudyRow], outcome: Outcome | None = None
 ) -> None:
     """Draw all pictures of several runs, or of a search; those of single runs were drawn when these ended."""
-    if study.search is not None and outcome is not None:
-        _write(results, "search", draw_search(study.name, study.search, outcome))
+    if outcome is not None:
+        _write(results, "search", _search_figure(study.name, outcome))
         return
 
     def curve(part: Sequence[StudyRow]) -> Points:
@@ -233,8 +232,9 @@ _LOG_FROM = 5.0  # largest over least value from which the axis is logarithmic
 _COLOURS = (chart_style.GREEN, chart_style.PURPLE, chart_style.INK)
 
 
-def draw_search(title: str, search: Search, outcome: Outcome) -> Figure:
+def _search_figure(title: str, outcome: Outcome) -> Figure:
     """Draw the objective of all candidates; failed ones are at the edge."""
+    search = outcome.search
     values = np.array([one.objective for one in outcome.candidates])
     places = np.arange(1, len(values) + 1)
     known = np.isfinite(values)

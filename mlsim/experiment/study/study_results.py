@@ -20,7 +20,7 @@ from mlsim.experiment import manifest, run_directory, stored_runs
 from mlsim.experiment.study import study_tables as tables
 from mlsim.experiment.study.axes import words_of
 from mlsim.experiment.study.search_file import Outcome, candidate_points, outcome_of
-from mlsim.experiment.study.search_methods import PACKAGES, Search
+from mlsim.experiment.study.search_methods import PACKAGES
 from mlsim.experiment.study.study_model import Study, file_name, own_pictures
 from mlsim.experiment.study.study_plan import StudyRow, located
 from mlsim.experiment.study.study_store import Results, Store, beside_name
@@ -126,13 +126,9 @@ def all_metrics(study: Study, rows: Sequence[StudyRow]) -> pl.DataFrame:
     return frame.with_columns(pl.col(none).cast(pl.Float64)) if none else frame
 
 
-def _of(study: Study) -> Search:
-    assert study.search is not None, "called for searches only"
-    return study.search
-
-
-def candidates_frame(search: Search, outcome: Outcome) -> pl.DataFrame:
+def _candidates_frame(outcome: Outcome) -> pl.DataFrame:
     """Return one row per candidate: parameters, objective, generation, failures."""
+    search = outcome.search
     lines = []
     for one in outcome.candidates:
         line: dict[str, Any] = {"candidate": int(one.name), "generation": int(one.generation)}
@@ -149,7 +145,8 @@ def candidates_frame(search: Search, outcome: Outcome) -> pl.DataFrame:
     return frame.with_columns(pl.col("message").cast(pl.String), pl.col(numbers).cast(pl.Float64))
 
 
-def _best_table(search: Search, outcome: Outcome) -> tables.Table:
+def _best_table(outcome: Outcome) -> tables.Table:
+    search = outcome.search
     known = [one for one in outcome.candidates if one.works]
     known.sort(key=lambda one: search.loss(one.objective))
     lines = []
@@ -161,8 +158,9 @@ def _best_table(search: Search, outcome: Outcome) -> tables.Table:
     return ["candidate", "generation", *search.names, search.objective], lines
 
 
-def comparison_frame(search: Search, outcome: Outcome) -> pl.DataFrame:
+def _comparison_frame(outcome: Outcome) -> pl.DataFrame:
     """Return the comparison of the best candidate with the baselines, on searched and held-out runs."""
+    search = outcome.search
     numbers = ("mean", "median", "low", "high")
     schema: dict[str, Any] = dict.fromkeys(("part", "metric", "candidate"), pl.String)
     schema |= {"runs": pl.Int64, "failed": pl.Int64, **dict.fromkeys(numbers, pl.Float64)}
@@ -191,11 +189,12 @@ def comparison_frame(search: Search, outcome: Outcome) -> pl.DataFrame:
     return pl.DataFrame(lines, schema=schema)
 
 
-def _comparison_table(search: Search, outcome: Outcome) -> tables.Table:
+def _comparison_table(outcome: Outcome) -> tables.Table:
+    search = outcome.search
     titles = ["metric", "candidate", "fitted"]
     if outcome.held_out:
         titles += ["held out", "low", "high", "runs", "best - it", "low", "high", "p"]
-    rows = comparison_frame(search, outcome).to_dicts()
+    rows = _comparison_frame(outcome).to_dicts()
     held_out = {(row["metric"], row["candidate"]): row for row in rows if row["part"] == "held out"}
     lines = []
     for row in rows:
@@ -215,7 +214,7 @@ def _comparison_table(search: Search, outcome: Outcome) -> tables.Table:
 
 def _page(study: Study, outcome: Outcome) -> str:
     """Write the results of a search in Markdown: what was fitted, to which runs, and what was held out."""
-    search = _of(study)
+    search = outcome.search
     runs, held_out = (
         "one run" if len(of) == 1 else f"{len(of)} runs" for of in (search.repetitions, search.held_out)
     )
@@ -238,9 +237,9 @@ def _page(study: Study, outcome: Outcome) -> str:
     else:
         last = "Nothing was held out (`validate`)."
     parts = [f"# {study.name}", " ".join(sentences)]
-    parts += ["## Best candidates", tables.markdown(*_best_table(search, outcome))]
+    parts += ["## Best candidates", tables.markdown(*_best_table(outcome))]
     if outcome.baselines:
-        parts += ["## Beside the baselines", tables.markdown(*_comparison_table(search, outcome))]
+        parts += ["## Beside the baselines", tables.markdown(*_comparison_table(outcome))]
     return "\n\n".join([*parts, last]).replace("\n\n\n", "\n\n") + "\n"
 
 
@@ -254,31 +253,31 @@ def _number(value: float | None) -> str:
 
 def search_tables(study: Study, rows: Sequence[StudyRow]) -> dict[str, tables.Table]:
     """Return the tables of a search, by title."""
-    return _tables(_of(study), outcome_of(_of(study), rows))
+    assert study.search is not None, "called for searches only"
+    return _tables(outcome_of(study.search, rows))
 
 
-def _tables(search: Search, outcome: Outcome) -> dict[str, tables.Table]:
-    found = {"best candidates (fitted)": _best_table(search, outcome)}
+def _tables(outcome: Outcome) -> dict[str, tables.Table]:
+    found = {"best candidates (fitted)": _best_table(outcome)}
     if outcome.baselines:
         title = "fitted and held out" if outcome.held_out else "fitted; nothing was held out"
-        found[title] = _comparison_table(search, outcome)
+        found[title] = _comparison_table(outcome)
     return found
 
 
 def _write_search(results: Results, study: Study, outcome: Outcome) -> None:
-    search = _of(study)
-    _write_frame(results, "search", candidates_frame(search, outcome))
+    _write_frame(results, "search", _candidates_frame(outcome))
     if outcome.baselines:
-        _write_frame(results, "comparison", comparison_frame(search, outcome))
+        _write_frame(results, "comparison", _comparison_frame(outcome))
     results.data("search.md", _page(study, outcome))
-    found = _tables(search, outcome)
+    found = _tables(outcome)
     results.data("search.tex", "\n".join(tables.latex(title, table) for title, table in found.items()))
     results.data("best.yaml", _best(study, outcome))
 
 
 def _best(study: Study, outcome: Outcome) -> str:
     """Return the scenario file of the best candidate: the base with its parameters and absolute paths."""
-    search, best = _of(study), outcome.best
+    search, best = outcome.search, outcome.best
     point, *_ = candidate_points(search, best.values_of(search), int(best.name), int(best.generation))
     left_out = [axis for axis in study.axes if axis.name not in search.kept_axes]
     own = {key for axis in left_out for keys in axis.points.values() for key in keys}
