@@ -129,7 +129,9 @@ def launch(
             try:
                 printed = _printed(process, launcher, timeout)
             except BaseException:
-                _end(process)
+                # It ends its ranks and clears up if given time; a Ctrl-C has reached it as well.
+                if not has_ended(process, _SECONDS_TO_END_ALONE):
+                    end(process, _SECONDS_TO_END)
                 raise
     if process.returncode != 0:
         raise MlsimError(f"{words}: the run ended with exit code {process.returncode}")
@@ -168,9 +170,3 @@ def _by_srun(launcher: Launcher) -> bool:
     return (
         launcher.hydra and in_job and not told and not any(name in os.environ for name in _HOW_HYDRA_STARTS)
     )
-
-
-def _end(process: Process[bytes]) -> None:
-    """End a launcher, which ends its ranks and clears up if given time; a Ctrl-C has reached it as well."""
-    if not has_ended(process, _SECONDS_TO_END_ALONE):
-        end(process, _SECONDS_TO_END)

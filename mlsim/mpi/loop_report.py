@@ -11,7 +11,7 @@ import numpy as np
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.loop_outcome import ChunkRows, LoopOutcome, LoopRecorder
 from mlsim.application.selection.selector import percent_imbalance
-from mlsim.mpi.loop_context import Layout, allgather, library_version, node_name
+from mlsim.mpi.loop_context import allgather, library_version, node_name
 from mlsim.mpi.loop_options import EXECUTION_KEYS, LoopOptions, typical_break_after
 from mlsim.mpi.real_model import COLUMNS, RankTimes, RequestLog, Setting
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
@@ -187,9 +187,14 @@ def gather_records(gathered: Gathered) -> Records | None:
     chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
     recorder = LoopRecorder(True, store)
     recorder.take(0, 0.0, outcome, chunks)
-    end, nodes = float(outcome.notified_at.max()), len(layout.leaders)
+    hosts = [names[rank] for rank in layout.leaders]
+    numbered = [
+        host if hosts.count(host) == 1 else f"{host}/{hosts[:row].count(host)}"
+        for row, host in enumerate(hosts)
+    ]
+    end, nodes = float(outcome.notified_at.max()), len(hosts)
     return Records(
-        nodes=_nodes(layout, names),
+        nodes=Nodes(numbered, ["mpi"] * nodes, layout.counts, np.ones(nodes)),
         jobs=one_job(1, end, comm.size, comm.size),
         occupancy=Occupancy(
             job=np.zeros(nodes, np.int64),
@@ -267,15 +272,6 @@ def _outcome(totals: LoopTotals, order: Ints, rows: ChunkRows) -> LoopOutcome:
     )
 
 
-def _nodes(layout: Layout, names: list[str]) -> Nodes:
-    hosts = [names[rank] for rank in layout.leaders]
-    numbered = [
-        host if hosts.count(host) == 1 else f"{host}/{hosts[:row].count(host)}"
-        for row, host in enumerate(hosts)
-    ]
-    return Nodes(numbered, ["mpi"] * len(hosts), layout.counts, np.ones(len(hosts)))
-
-
 def write_run(
     directory: Path, records: Records, requests: Requests | None, ranks: Ints, options: LoopOptions, name: str
 ) -> None:
@@ -287,11 +283,11 @@ def write_run(
     import polars as pl
 
     from mlsim.analysis import loop_facts, plots, summarize
-    from mlsim.experiment import Result
+    from mlsim.experiment import Result, loops
     from mlsim.experiment.result_directories import complete_or_gone
     from mlsim.experiment.run_directory import versions, write_files, write_json
 
-    scenario = scenario_of(records, options, name)
+    scenario = scenario_of(records, options, name, loops.REFERENCE_SPEED)
     summary = summarize(records, scenario=name, seed=options.seed, technique=options.technique)
     summary["loop"] = loop_facts(records, options.technique, options.model)
     summary["mpi"] = {"library": library_version(), "real": True}
@@ -318,10 +314,8 @@ def write_run(
         write_json(place.partial / "versions.json", {**versions(), "mpi4py": mpi4py.__version__})
 
 
-def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
+def scenario_of(records: Records, options: LoopOptions, name: str, speed: float) -> Scenario:
     """Describe a real loop as a scenario, its iterations costing their measured mean each."""
-    from mlsim.experiment.loops import REFERENCE_SPEED
-
     mean = float(records.loops.busy[0]) / max(options.n, 1)
     unread = {"lock"} if options.has_master else {"lock", "master", "service_order", "request_ahead"}
     execution = {key: getattr(options, key) for key in EXECUTION_KEYS if key not in unread}
@@ -332,14 +326,14 @@ def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
         parameters["weights"] = list(map(float, options.weights))
     cores = groupby(np.asarray(records.nodes.cores).tolist())
     nodes = [
-        {"name": f"group{row}-", "count": len(list(same)), "cores": size, "speed": REFERENCE_SPEED}
+        {"name": f"group{row}-", "count": len(list(same)), "cores": size, "speed": speed}
         for row, (size, same) in enumerate(cores)
     ]
     return from_mapping(
         {
             "name": name,
             "seed": options.seed,
-            "platform": {"nodes": nodes, "reference_speed": REFERENCE_SPEED},
+            "platform": {"nodes": nodes, "reference_speed": speed},
             "workload": {"path": "mpi", "mapping": "core"},
             "application": {
                 "model": "loop",

@@ -412,7 +412,10 @@ class HierarchicalModel(_WindowModel):
     def _take_in_steps(self, done: Done) -> Chunk:
         """Learn, refill the node's queue if it is empty, and claim a sub-chunk; this rank holds the queue."""
         try:
-            self._update_techniques(done)
+            if self._inner_learns:
+                self._inner.update(self._pe, done)
+            if self._outer_learns:
+                self._measured.gather(self._node, done, 1.0 / self._members)
             got = self._refill()
             state, numbers = self._state, self._state.numbers
             if self._delay and (got is not None or numbers[state.position] < numbers[state.end]):
@@ -423,12 +426,6 @@ class HierarchicalModel(_WindowModel):
         if got is None:
             return self._take(KNOWN, NOTHING, self._now())
         return self._take_refilled(got[0], got[1], self._now())
-
-    def _update_techniques(self, done: Done) -> None:
-        if self._inner_learns:
-            self._inner.update(self._pe, done)
-        if self._outer_learns:
-            self._measured.gather(self._node, done, 1.0 / self._members)
 
     def _refill(self) -> Chunk | None:
         """Claim a chunk for the node if its queue is empty; note it if none is left."""

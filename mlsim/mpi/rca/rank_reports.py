@@ -11,7 +11,6 @@ import numpy as np
 from mlsim._runtime.arrays import Ints
 from mlsim.errors import InputError
 from mlsim.mpi.rca import wire
-from mlsim.mpi.rca.wire import ADDRESS, LONGEST, Message, RefusedError, address_of, find_proof, pack
 
 _TIMEOUT = 2.0  # seconds within which a message is taken, or given up, however often it is tried
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.3
@@ -44,15 +43,20 @@ def send_completed() -> None:
     _send(completed, "the RCA agent does not know that the loops have ended")
 
 
-def _send(message: Message, problem: str) -> bool:
+def _send(message: wire.Message, problem: str) -> bool:
     try:
-        answer = _exchange(address_of(os.environ.get(ADDRESS, "")), pack(message, find_proof()))
+        answer = _exchange(_receiver(), wire.pack(message, wire.find_proof()))
         reason = answer.decode("utf-8", "replace").strip() or "no answer"
     except (InputError, OSError) as error:
         answer, reason = b"", str(error)
     if not answer.startswith(_TAKEN):
         warnings.warn(f"mlsim: {problem}: {reason}", RuntimeWarning, stacklevel=3)
     return answer.startswith(_TAKEN)
+
+
+def _receiver() -> tuple[str, int]:
+    """Return the address of the agent or controller."""
+    return wire.address_of(os.environ.get(wire.ADDRESS, ""))
 
 
 def _exchange(address: tuple[str, int], line: bytes) -> bytes:
@@ -85,9 +89,9 @@ def _exchange_once(address: tuple[str, int], line: bytes, deadline: float) -> by
         connection.settimeout(_left(deadline))
         connection.sendall(line)
         answer = b""
-        while not answer.endswith(b"\n") and len(answer) < LONGEST:
+        while not answer.endswith(b"\n") and len(answer) < wire.LONGEST:
             connection.settimeout(_left(deadline))
-            part = connection.recv(LONGEST)
+            part = connection.recv(wire.LONGEST)
             if not part:
                 break
             answer += part
@@ -138,13 +142,13 @@ class Answering:
             self.close()
 
     def _connect(self) -> None:
-        self._socket = socket.create_connection(address_of(os.environ.get(ADDRESS, "")), _CONNECT_SECONDS)
+        self._socket = socket.create_connection(_receiver(), _CONNECT_SECONDS)
         self._socket.settimeout(_CONNECT_SECONDS)
-        self._socket.sendall(pack(wire.Listening(job_identifier(), time.time()), find_proof()))
+        self._socket.sendall(wire.pack(wire.Listening(job_identifier(), time.time()), wire.find_proof()))
         answer = b""
         while not answer.endswith(b"\n"):
             part = self._socket.recv(1)  # byte by byte: a request may follow at once
-            if not part or len(answer) > LONGEST:
+            if not part or len(answer) > wire.LONGEST:
                 break
             answer += part
         if not answer.startswith(_TAKEN):
@@ -157,7 +161,7 @@ class Answering:
         for line in self._lines():
             try:
                 message, _ = wire.unpack(line, wire.find_secret())
-            except (RefusedError, InputError) as error:
+            except (wire.RefusedError, InputError) as error:
                 warnings.warn(
                     f"mlsim: a request for nodes is not answered: {error}", RuntimeWarning, stacklevel=2
                 )
@@ -169,13 +173,13 @@ class Answering:
     def _answer(self, request: wire.ReleaseRequest, counts: Ints) -> list[int]:
         nodes, reason = self._chosen(request.nodes, counts)
         self._given.update(nodes)
-        answer: Message = wire.ReleaseRejected(request.job, request.request, reason, time.time())
+        answer: wire.Message = wire.ReleaseRejected(request.job, request.request, reason, time.time())
         if nodes:
             names = ",".join(self._names[node] for node in nodes)
             answer = wire.ReleaseAccepted(request.job, request.request, names, time.time())
         if self._socket is not None:
             try:
-                self._socket.sendall(pack(answer, find_proof()))
+                self._socket.sendall(wire.pack(answer, wire.find_proof()))
             except OSError:
                 self.close()  # the nodes are reported when they are idle all the same
         return nodes
@@ -209,7 +213,7 @@ class Answering:
         if self._socket is None:
             return []
         try:
-            part = self._socket.recv(LONGEST)
+            part = self._socket.recv(wire.LONGEST)
         except BlockingIOError:
             return []
         except OSError:
@@ -218,7 +222,7 @@ class Answering:
             self.close()  # no more requests
             return []
         *lines, self._buffer = (self._buffer + part).split(b"\n")
-        if len(self._buffer) > LONGEST:
+        if len(self._buffer) > wire.LONGEST:
             self.close()
         return lines
 
