@@ -5,8 +5,7 @@ Kernels do so with ``NUMBA_DISABLE_JIT=1``: for debugging, and for tests that ch
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,13 +18,7 @@ Content = TypeVar("Content", bound=tuple[Any, ...])
 
 def with_error_model(function: Call) -> Call:
     """Return a function that runs without NumPy's warnings of division by zero, as compiled kernels do."""
-
-    @wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            return function(*arguments, **named)
-
-    return cast(Call, call)
+    return np.errstate(divide="ignore", over="ignore", invalid="ignore")(function)
 
 
 def borrowed(array: Array) -> Array:
