@@ -3,14 +3,13 @@
 import ctypes
 import json
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -197,7 +196,6 @@ def wait(helpers: Sequence[Helper], seconds: float | None = None) -> list[Helper
 
 def serve() -> None:
     """Call the function of a :class:`Helper` for each thing that comes, until the pipe is closed."""
-    module, _, name = sys.argv[1].partition(":")
     descriptor, parent = int(sys.argv[2]), int(sys.argv[3])
     _end_with(parent)
     for number in (signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
@@ -205,19 +203,19 @@ def serve() -> None:
     from multiprocessing.connection import Connection
 
     connection: Any = Connection(descriptor)
-    function = _answer(lambda: getattr(import_module(module), name))  # before anything comes: it takes 1 s
+    function = _answer(pkgutil.resolve_name, sys.argv[1])  # before anything comes: it takes 1 s
     while True:
         try:
             thing = connection.recv()
         except EOFError:
             return
-        connection.send(_answer(partial(function[0], thing)) if isinstance(function, tuple) else function)
+        connection.send(_answer(function[0], thing) if isinstance(function, tuple) else function)
 
 
-def _answer(what: Callable[[], Any]) -> tuple[Any] | MlsimError:
+def _answer(function: Callable[..., Any], argument: Any) -> tuple[Any] | MlsimError:
     """Return a tuple with what a function returns; or the error that it raises."""
     try:
-        return (what(),)
+        return (function(argument),)
     except MlsimError as error:
         return error
     except BaseException as error:  # also panics of compiled libraries

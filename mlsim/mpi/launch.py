@@ -1,7 +1,5 @@
 """Launch of MPI programs from the command line, on a laptop or by a cluster's own launcher."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -12,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 from mlsim._runtime.processes import PIPE, Process, TimeoutExpired, call, end, has_children, has_ended, start
 from mlsim.errors import InputError, MlsimError
@@ -35,7 +34,7 @@ class Launcher:
     environment: dict[str, str] = field(default_factory=dict)  # makes mpi4py load the MPI that belongs to it
     hydra: bool = False  # MPICH's, which starts ranks by other programs, such as srun within a job of Slurm's
 
-    def with_ranks(self, ranks: int) -> Launcher:
+    def with_ranks(self, ranks: int) -> Self:
         """Return the launcher that starts this number of ranks."""
         return replace(self, words=(*self.words, "-n", str(ranks)))
 

@@ -1,7 +1,5 @@
 """Common parts of the applications: options, repetitions, checks, output."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -46,7 +44,7 @@ class Application(ABC):
         return None if whole is None else whole.tobytes()
 
     @abstractmethod
-    def alone(self) -> Application:
+    def alone(self) -> "Application":
         """Return the same application, to be executed on this rank alone."""
 
     def expected(self) -> bytes:
