@@ -3,7 +3,6 @@
 import ctypes
 import json
 import os
-import pkgutil
 import signal
 import subprocess
 import sys
@@ -201,9 +200,10 @@ def serve() -> None:
     for number in (signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
         signal.signal(number, signal.SIG_IGN)  # the process that started this one ends it
     from multiprocessing.connection import Connection
+    from pkgutil import resolve_name
 
     connection: Any = Connection(descriptor)
-    function = _answer(pkgutil.resolve_name, sys.argv[1])  # before anything comes: it takes 1 s
+    function = _answer(resolve_name, sys.argv[1])  # before anything comes: it takes 1 s
     while True:
         try:
             thing = connection.recv()
