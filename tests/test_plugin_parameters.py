@@ -246,7 +246,7 @@ def nested(keys: dict[str, object]) -> dict[str, object]:
 
 
 def test_every_kind_of_code_is_in_the_test_below() -> None:
-    from mlsim.application.user_model import USER_MODELS
+    from mlsim.application.user_code import USER_MODELS
     from mlsim.batch.user_dispatch import FAMILIES
     from mlsim.experiment.run_directory import WRITERS
     from mlsim.workload.user_workloads import GENERATORS, READERS

@@ -1,10 +1,7 @@
 """The application of a job as simulated for the batch level, and a single loop on a whole machine."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,18 +10,15 @@ from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.iteration_costs import CostProfiles, LoopCosts, cost_sums
 from mlsim.application.loop_outcome import LoopOutcome, LoopRecorder, PERequests
 from mlsim.application.loop_simulation import simulate
-from mlsim.application.user_model import model_entry
+from mlsim.application.user_code import model_entry
 from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import Perturbation, Unavailability, unavailability_of
 from mlsim.platform import Machine, Perturbations
-from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
+from mlsim.record import ChunkStore, LoopChunks, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.timelines import one_job
 from mlsim.scenario import ApplicationConfig
 from mlsim.scenario.simulation_demand import lists_costs
 from mlsim.scenario.words import AnswerRule
-
-if TYPE_CHECKING:
-    from mlsim.record import LoopChunks
 
 
 @dataclass(frozen=True, slots=True)

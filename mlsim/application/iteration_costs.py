@@ -12,8 +12,13 @@ import numpy as np
 from mlsim._jit import kernel
 from mlsim._runtime import shared_cache
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.application.profiles import Request, fixed_length, iteration_costs
-from mlsim.application.profiles.profile_costs import job_costs, line_of
+from mlsim.application.profiles.profile_costs import (
+    Request,
+    fixed_length,
+    iteration_costs,
+    job_costs,
+    line_of,
+)
 from mlsim.errors import InputError
 from mlsim.scenario.application_section import IterationsConfig
 from mlsim.scenario.costs_section import CostsConfig, has_linear_costs

@@ -39,8 +39,7 @@ import numpy as np
 
 from mlsim import _jit
 from mlsim._runtime import interpreted
-from mlsim.application.user_model import PROPERTIES
-from mlsim.application.user_technique import compilable
+from mlsim.application.user_code import PROPERTIES, compilable
 from mlsim.execution_models import MODELS, ModelProperties
 from mlsim.execution_models.cca import BAD_SIZE, DONE, REFILL, assign, attend, end_master, spend_serving
 from mlsim.execution_models.chunk_execution import (

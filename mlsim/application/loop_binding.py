@@ -9,13 +9,10 @@ from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.selection.selector import ExecutedChunks, Progress
 from mlsim.application.techniques import Choice, read_only
 from mlsim.application.time_steps import ChooseWithin
-from mlsim.application.user_model import model_entry
+from mlsim.application.user_code import model_entry
 from mlsim.errors import InputError
-from mlsim.execution_models import ModelEntry, loop_state
+from mlsim.execution_models import ModelEntry, chunk_execution, loop_state
 from mlsim.execution_models.cca import BAD_SIZE, CHOOSE
-from mlsim.execution_models.chunk_execution import begin as begin_loop
-from mlsim.execution_models.chunk_execution import end as end_loop
-from mlsim.execution_models.chunk_execution import switch
 from mlsim.scenario.application_section import ExecutionConfig
 from mlsim.scenario.technique_section import RELEASING, ParametersConfig
 from mlsim.scenario.words import GlobalP, LockOrder, MasterRole, ServiceOrder
@@ -181,7 +178,7 @@ def simulate_with_stops(
     """
     assert model.resume is not None, "models with several queues cannot stop, as checked before"
     state: loop_state.State = loop_state.open_state(inputs)
-    begin_loop(state, asks)
+    chunk_execution.begin(state, asks)
     settings = inputs.outer
     while True:
         status = model.resume(state)
@@ -194,10 +191,10 @@ def simulate_with_stops(
         if another.name != choice.name:
             choice = another
             settings = choice.settings(choice.weights[stop.masters :])
-            state = switch(state, settings)
+            state = chunk_execution.switch(state, settings)
     if status == BAD_SIZE:
         return -1, choice, settings
-    return end_loop(state, inputs.stats), choice, settings
+    return chunk_execution.end(state, inputs.stats), choice, settings
 
 
 class _Stop:

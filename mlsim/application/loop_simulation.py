@@ -1,11 +1,9 @@
 """Simulation of one loop: check the arguments, run the kernel, return the outcome."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,20 +13,18 @@ from mlsim.application.iteration_costs import CostSums, LoopCosts, cost_sums
 from mlsim.application.loop_binding import Bound, Problem, bind
 from mlsim.application.loop_outcome import ChunkRows, LoopOutcome, RowBlocks, in_order, new_rows
 from mlsim.application.selection.selector import Rest, percent_imbalance
-from mlsim.application.selection.simulation_selector import BySimulation, Simulate
+from mlsim.application.selection.simulation_selector import BySimulation, Simulate, make_selector
 from mlsim.application.techniques import MOST_PES, Choice, choose, read_only
-from mlsim.application.time_steps import ChooseWithin, Plan, StepHistory, in_time_steps, make_selector
-from mlsim.application.user_model import check_levels
+from mlsim.application.time_steps import ChooseWithin, Plan, StepHistory, in_time_steps
+from mlsim.application.user_code import check_levels
 from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import COUNTS, TIMES, Perturbation, PEStats, Rows, Unavailability
+from mlsim.record import LoopChunks
 from mlsim.scenario.application_section import ExecutionConfig
 from mlsim.scenario.costs_section import SelectionConfig, cannot_stop, learner_amid_loop
 from mlsim.scenario.simulation_demand import Share, check_memory
 from mlsim.scenario.technique_section import AUTO, ParametersConfig
 from mlsim.scenario.words import ExecutionModel, SelectionMethod
-
-if TYPE_CHECKING:
-    from mlsim.record import LoopChunks
 
 _LAZY_ROWS = 4_000_000
 _LONG = 1_000_000  # iterations from which on a loop may take seconds, and reports its progress

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from mlsim._runtime.arrays import Floats
+from mlsim.application.user_code import compile_technique
 from mlsim.errors import InputError
 from mlsim.scenario.plugin_names import parameters_of, user_function
 from mlsim.scenario.technique_section import ParametersConfig, lacking_parameters, split_technique
@@ -52,8 +53,6 @@ class Choice(NamedTuple):
         """Whether it learns from times of single iterations or small groups of them."""
         if not self.is_object:
             return rules.RULES[self.code].times_iterations
-        from mlsim.application.user_technique import compile_technique
-
         function = user_function(self.name)
         assert function is not None, "user-defined classes are in files"
         return compile_technique(*function, parameters_of(self.name)).times_pieces
@@ -147,8 +146,6 @@ def _code(name: str, compat: Compat) -> tuple[int, int]:
         entry = TECHNIQUES[name]
         library = layout.LB4MPI + entry.code
         return (library if compat is Compat.LB4MPI and library in rules.RULES else entry.code), 0
-    from mlsim.application.user_technique import compile_technique
-
     compiled = compile_technique(*function, parameters_of(name))
     return compiled.code, compiled.address
 

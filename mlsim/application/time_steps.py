@@ -5,31 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim._runtime.work_progress import followed, stage
 from mlsim.application.loop_outcome import ChunkRows, LoopOutcome
-from mlsim.application.selection.selector import (
-    ByTrial,
-    Expert,
-    Learner,
-    Progress,
-    RandomSelector,
-    Selected,
-    Selector,
-    StepFacts,
-    percent_imbalance,
-)
-from mlsim.application.selection.simulation_selector import BySimulation, Effort, SelectedLoop, Simulate
+from mlsim.application.selection.selector import Progress, Selected, Selector, StepFacts, percent_imbalance
+from mlsim.application.selection.simulation_selector import BySimulation
 from mlsim.application.techniques import Choice, is_adaptive_over_steps, scaled
-from mlsim.scenario.costs_section import SelectionConfig
-from mlsim.scenario.words import KnownCosts, SelectionMethod
-
-if TYPE_CHECKING:
-    from mlsim.record import LoopChunks
+from mlsim.record import LoopChunks
 
 Choices = tuple[Choice, ...]
 ChooseWithin = Callable[[Progress], tuple[Choice, float]]
@@ -93,32 +78,6 @@ def rows_of_step(made: Sequence[Selected], begin: float, t_loop: float, imbalanc
         choice._replace(begin=begin + choice.begin, t_loop=max(end - choice.begin, 0.0), imbalance=imbalance)
         for choice, end in zip(made, ends, strict=True)
     ]
-
-
-def make_selector(
-    config: SelectionConfig,
-    n: int,
-    p: int,
-    seed: int,
-    simulate: Simulate,
-    measured: bool = False,
-    profile: Floats | None = None,
-    speed: Floats | None = None,
-) -> Selector:
-    """Create the selector of a loop; ``measured``: simulations are timed, ``chunk_time`` is not used."""
-    portfolio, goal, options = config.portfolio, config.goal, config.parameters
-    match config.method:
-        case SelectionMethod.EXPERT:
-            return Expert(portfolio, goal)
-        case SelectionMethod.EXHAUSTIVE:
-            return ByTrial(portfolio, goal, options.threshold)
-        case SelectionMethod.RANDOM:
-            return RandomSelector(portfolio, goal, seed)
-        case SelectionMethod.RL:
-            return Learner(portfolio, goal, seed, options)
-    effort = Effort(options.samples, options.share, None if measured else options.chunk_time)
-    known = profile if options.costs is KnownCosts.PROFILE else None
-    return BySimulation(portfolio, goal, SelectedLoop(n, p, known, speed), simulate, seed, effort)
 
 
 OneLoop = Callable[[tuple[Choice, ...], float, bool], LoopOutcome]

@@ -70,7 +70,7 @@ def profile(options: _ProfileOptions) -> None:
     import numpy as np
 
     from mlsim import _jit
-    from mlsim.application.profiles import Request, iteration_costs
+    from mlsim.application.profiles.profile_costs import Request, iteration_costs
     from mlsim.scenario.simulation_demand import Share, check_memory
     from mlsim.scenario.unit_types import RATE
     from mlsim.scenario.words import CostProfile
@@ -148,7 +148,7 @@ def _length_of(costs: CostsConfig, iterations: str | None) -> int:
             decides = "the file" if costs.profile is CostProfile.FILE else "--size"
             raise InputError(f"--iterations: not for {costs.profile}: {decides} decides how many there are")
 
-        from mlsim.application.profiles import fixed_length
+        from mlsim.application.profiles.profile_costs import fixed_length
 
         return fixed_length(costs, None) or 0
     if iterations is None:

@@ -181,7 +181,7 @@ def _of_loops(what: Listing) -> Lists:
                 for t in TECHNIQUES.values()
             ]
         case "models":
-            from mlsim.application.user_model import USER_MODELS
+            from mlsim.application.user_code import USER_MODELS
             from mlsim.scenario.words import ExecutionModel
 
             return ("model", "meaning", "source"), [
@@ -189,7 +189,7 @@ def _of_loops(what: Listing) -> Lists:
                 *((name, meaning, "") for name, meaning in _offered(USER_MODELS)),
             ]
         case "profiles":
-            from mlsim.application.profiles import PROFILES
+            from mlsim.application.profiles.profile_costs import PROFILES
 
             return ("profile", "cost of an iteration", "parameters", "source"), [
                 (p.name, p.formula, ", ".join(p.parameters), p.reference) for p in PROFILES

@@ -1,14 +1,13 @@
 """The coupling of the two levels: the batch system, and the applications of its jobs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlsim import coordination
+from mlsim._runtime.arrays import Ints
 from mlsim.application.application_simulator import AnswerPolicy, LoopApplication, LoopJob
 from mlsim.application.loop_outcome import LoopRecorder
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
@@ -17,26 +16,14 @@ from mlsim.batch.columns.occupancy import NODE, NODE_CORES
 from mlsim.batch.events.outages import OutagePlan
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Applications, Progress
-from mlsim.coordination import (
-    Answer,
-    Disturbance,
-    Forecast,
-    JobCompleted,
-    Kill,
-    MessageLog,
-    NodeSet,
-    ReleaseRejected,
-    ReleaseRequest,
-)
+from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeSet, ReleaseRequest
 from mlsim.cosim import scenario_inputs
 from mlsim.platform import Machine
 from mlsim.record import ChunkStore, JobState
 from mlsim.scenario import Scenario
 from mlsim.scenario.words import ApplicationModel, TraceLevel
 from mlsim.workload import Workload
-
-if TYPE_CHECKING:
-    from mlsim.workload.workload_dependencies import Dependencies
+from mlsim.workload.workload_dependencies import Dependencies
 
 
 class RigidApplications:
@@ -57,7 +44,7 @@ class RigidApplications:
     def request_release(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
         """Refuse: a rigid job needs all its nodes for all its run time."""
         end = self._table.floats[START, slot] + self._table.floats[RUN, slot]
-        return ReleaseRejected(request.job, at, "a rigid job"), Forecast(float(end))
+        return coordination.ReleaseRejected(request.job, at, "a rigid job"), Forecast(float(end))
 
     def idle_share(self, _slot: int, /) -> float:
         """Return 0: a rigid job has work for all its nodes to its end."""
@@ -83,9 +70,8 @@ class LoopApplications:
         self._state = batch.state
         self._config = scenario_inputs.application_of(scenario)
         scenario_inputs.check_model(scenario, self._config)
-        coordination = scenario.coordination
         latency = 0.0 if log is None else log.latency
-        self._answers = AnswerPolicy(coordination.answer, coordination.tolerance, latency)
+        self._answers = AnswerPolicy(scenario.coordination.answer, scenario.coordination.tolerance, latency)
         self._seed = scenario.seed
         self._machine = machine
         self._costs = scenario_inputs.cost_profiles(scenario, machine)
@@ -142,12 +128,12 @@ class LoopApplications:
         """Record the loop of a job that has ended, and send its last messages."""
         application = self._running.pop(slot)
         if state is JobState.KILLED:
-            application.apply_change(at, Kill())
+            application.apply_change(at, coordination.Kill())
         number = self._state.number(slot)
         self._record(number, application)
         self._send_idle(number, application)
         if self._log is not None and state is JobState.COMPLETED:
-            self._log.send(number, JobCompleted(application.job.job_id, at))
+            self._log.send(number, coordination.JobCompleted(application.job.job_id, at))
 
     def _send_idle(self, number: int, application: LoopApplication) -> None:
         if self._log is not None:
@@ -158,7 +144,7 @@ class LoopApplications:
         """Keep an aborted loop; it is recorded as the last attempt unless the job starts again."""
         application, number = self._running.pop(slot), self._state.number(slot)
         if application.forecast.end > at:  # no failure has ended it
-            application.apply_change(at, Kill())
+            application.apply_change(at, coordination.Kill())
         self._send_idle(number, application)
         self._abandoned[number] = application
         return float(application.outcome.busy.sum())
@@ -185,7 +171,7 @@ class LoopApplications:
             self._record(number, application)
 
 
-def _node_set(rows: np.ndarray[Any, np.dtype[np.int64]]) -> NodeSet:
+def _node_set(rows: Ints) -> NodeSet:
     """Expand occupancy rows of one job to its nodes."""
     first, count, cores = rows[NODE], rows[NODE + 1], rows[NODE_CORES]
     if (count == 1).all():
@@ -214,9 +200,9 @@ def couple(
 ) -> Coupled:
     """Make the batch system and the applications of a scenario."""
     dependencies = scenario_inputs.dependencies_between(scenario, workload)
-    log = (
-        MessageLog(scenario_inputs.message_latency(scenario, machine)) if scenario.coordination.rca else None
-    )
+    log = None
+    if scenario.coordination.rca:
+        log = MessageLog(scenario_inputs.message_latency(scenario, machine))
     batch = BatchSystem(
         machine,
         scenario_inputs.batch_of(scenario),

@@ -13,8 +13,7 @@ from mlsim._runtime.arrays import Floats
 from mlsim._runtime.memory import give_back
 from mlsim.batch.room.unit_requests import Misfits, PowerCap, Requests
 from mlsim.errors import InputError
-from mlsim.platform import Machine, machine_of
-from mlsim.platform.machine import power_of
+from mlsim.platform import Machine, machine_of, power_of
 from mlsim.record.table_blocks import LARGE_ROWS
 from mlsim.record.table_files import JOB_COLUMNS
 from mlsim.scenario import ApplicationConfig, BatchConfig, Scenario, WorkloadConfig
@@ -170,12 +169,12 @@ def message_latency(scenario: Scenario, machine: Machine) -> float:
 
 def check_model(scenario: Scenario, application: ApplicationConfig) -> None:
     """Check that a user-defined execution model can be used, and releases nodes where asked to."""
-    from mlsim.application import user_model
+    from mlsim.application import user_code
 
-    user_model.check_model(application)
+    user_code.check_model(application)
     asks = scenario.coordination.requests is not RequestRule.NEVER
     model = application.execution.model
-    if asks and not user_model.model_entry(model).properties.releases:
+    if asks and not user_code.model_entry(model).properties.releases:
         raise InputError(
             f"{scenario.source}: coordination.requests: nodes cannot leave a loop under execution model "
             f"{model}, which is not declared with releases=True"

@@ -15,13 +15,11 @@ from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Progress
 from mlsim.batch.user_dispatch import check_plugins
-from mlsim.coordination import NodeSet
+from mlsim.coordination import MessageLog, NodeSet
 from mlsim.cosim import scenario_inputs
 from mlsim.errors import InputError
-from mlsim.platform import Machine, machine_of
-from mlsim.platform.machine import power_of
+from mlsim.platform import Machine, machine_of, power_of
 from mlsim.plugins import check_plugin
-from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import Scenario, words
 from mlsim.scenario.batch_section import replay_obstacle
 from mlsim.scenario.scenario_paths import check_code, located_code
@@ -34,7 +32,6 @@ from mlsim.workload.workload_jobs import joined_own
 if TYPE_CHECKING:
     from mlsim.application.iteration_costs import CostProfiles, CostSums
     from mlsim.batch.batch_system import BatchSystem
-    from mlsim.coordination import MessageLog
     from mlsim.cosim.coupling import LoopApplications
 
 
@@ -138,7 +135,7 @@ def records_of(
         nodes=record.Nodes(machine.name, machine.group, machine.cores, machine.speed, watts),
         jobs=jobs,
         names=_names(submitted.workload, jobs),
-        own=OwnRecord({} if further is None else further.of),
+        own=record.OwnColumns({} if further is None else further.of),
         occupancy=batch.occupancy_rows(),
         loops=loops.recorder.loops() if loops else record.empty(record.Loops),
         chunks=loops.recorder.chunks() if loops else record.empty(record.Chunks),
@@ -244,7 +241,7 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> r
 
 def check_loop(scenario: Scenario, run_time: float | None = None, held: int = 0) -> None:
     """Read all inputs of a loop alone, without simulating; ``held`` other results are in memory."""
-    from mlsim.application import user_model
+    from mlsim.application import user_code
     from mlsim.application.techniques import check_technique
 
     _needed_run_time(scenario, run_time)
@@ -252,7 +249,7 @@ def check_loop(scenario: Scenario, run_time: float | None = None, held: int = 0)
     scenario_inputs.cost_profiles(scenario, machine_of(scenario))
     for technique in scenario_inputs.application_of(scenario).techniques:
         check_technique(technique)
-    user_model.check_model(scenario_inputs.application_of(scenario))
+    user_code.check_model(scenario_inputs.application_of(scenario))
 
 
 def loop_costs(scenario: Scenario, run_time: float | None = None) -> Floats:

@@ -83,7 +83,7 @@ _TOGETHER = {
 
 def service_of(scenario: Scenario) -> otf2.Service:
     """Return how the PEs of a scenario's loops obtain their chunks."""
-    from mlsim.application.user_model import model_entry
+    from mlsim.application.user_code import model_entry
 
     costs = scenario.application.execution
     asking = model_entry(costs.model).properties.asking

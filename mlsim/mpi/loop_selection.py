@@ -13,9 +13,9 @@ from mlsim.application import ChunkRows, trial_by
 from mlsim.application.loop_binding import Problem
 from mlsim.application.selection.measured_costs import Waits, charges_of_waits, waits_of
 from mlsim.application.selection.selector import ExecutedChunks, Progress, Selected, Selector, StepFacts
-from mlsim.application.selection.simulation_selector import BySimulation, Simulate
+from mlsim.application.selection.simulation_selector import BySimulation, Simulate, make_selector
 from mlsim.application.techniques import Choice
-from mlsim.application.time_steps import StepHistory, make_selector, rows_of_step
+from mlsim.application.time_steps import StepHistory, rows_of_step
 from mlsim.errors import InputError
 from mlsim.mpi.loop_options import LoopOptions
 from mlsim.scenario import technique_section, words

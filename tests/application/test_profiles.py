@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.application.profiles import PROFILES, Request, iteration_costs
-from mlsim.application.profiles.profile_costs import truncated_normal
+from mlsim.application.profiles.profile_costs import PROFILES, Request, iteration_costs, truncated_normal
 from mlsim.scenario.costs_section import PROFILE_KEYS, CostsConfig
 from mlsim.scenario.words import CostProfile
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlsim.application.profiles import Request, iteration_costs, read_costs
+from mlsim.application.profiles.profile_costs import Request, iteration_costs, read_costs
 from mlsim.errors import InputError
 from mlsim.scenario.costs_section import CostsConfig
 

@@ -10,24 +10,12 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats
 from mlsim.application.iteration_costs import CostSums, prefix_sums, sums_of_each
-from mlsim.application.selection.measured_costs import (
-    ByProfile,
-    Estimate,
-    by_profile,
-    estimate,
-    speeds_with,
-    when_free,
-)
-from mlsim.application.selection.selector import (
-    ExecutedChunks,
-    Progress,
-    Rest,
-    Selector,
-    StepFacts,
-    generator,
-)
+from mlsim.application.selection import measured_costs, selector
+from mlsim.application.selection.measured_costs import ByProfile, Estimate
+from mlsim.application.selection.selector import ExecutedChunks, Progress, Rest, Selector, StepFacts
 from mlsim.application.techniques import reads_each_cost
-from mlsim.scenario.words import SelectionGoal, Technique
+from mlsim.scenario.costs_section import SelectionConfig
+from mlsim.scenario.words import KnownCosts, SelectionGoal, SelectionMethod, Technique
 
 # Decay per time step of the other techniques' corrections, so that one disturbed time step is forgotten.
 _FORGOTTEN = 0.1
@@ -147,7 +135,7 @@ class BySimulation(Selector):
         self._nominal = np.ones(p) if loop.speed is None else loop.speed
         self._simulate, self._samples = simulate, effort.samples
         self._profile = loop.profile
-        self._random = generator(seed)
+        self._random = selector.generator(seed)
         self._steps: deque[ExecutedChunks] = deque(maxlen=_KEPT)
         self._share, self._chunk_time = effort.share, effort.chunk_time
         self._seconds: dict[str, float] = {}  # last time to simulate each, scaled to a whole loop
@@ -174,8 +162,8 @@ class BySimulation(Selector):
         """Simulate a tiny loop with each technique to load kernels, and to bound the times of simulation."""
         each = np.arange(self._p)
         executed = ExecutedChunks(each, each, np.ones_like(each), np.ones(self._p))
-        known = estimate((executed,), self._p, self._p)
-        costs = known.draw_sums(self._p, generator(0), _DRAWS)
+        known = measured_costs.estimate((executed,), self._p, self._p)
+        costs = known.draw_sums(self._p, selector.generator(0), _DRAWS)
         for name in self.portfolio:
             self._simulate(name, costs, known.speed, np.inf, None)
             begin = time.perf_counter()
@@ -226,8 +214,8 @@ class BySimulation(Selector):
             known = self._known((*self._steps, executed))
             if self._speed is not None:
                 seen = np.bincount(executed.pe, minlength=self._p) > 0
-                known = known._replace(speed=speeds_with(known.speed, self._speed, seen))
-            free, speed = when_free(known, progress.running, self._p)
+                known = known._replace(speed=measured_costs.speeds_with(known.speed, self._speed, seen))
+            free, speed = measured_costs.when_free(known, progress.running, self._p)
             costs = self._drawn(known, progress.position)
             self._prepared(begin, part)
             rest = Rest(free, progress.now)
@@ -301,8 +289,8 @@ class BySimulation(Selector):
     def _known(self, steps: Sequence[ExecutedChunks]) -> Estimate | ByProfile:
         """Return costs of the iterations, known or estimated, and speeds of the PEs in the last step."""
         if self._profile is not None:
-            return by_profile(self._profile, steps[-1], self._p)
-        return estimate(steps, self._n, self._p)
+            return measured_costs.by_profile(self._profile, steps[-1], self._p)
+        return measured_costs.estimate(steps, self._n, self._p)
 
     def _drawn(self, known: Estimate | ByProfile, position: int) -> list[CostSums]:
         """Return the costs from a position on: the known ones, or random samples."""
@@ -369,3 +357,29 @@ class BySimulation(Selector):
         self._elapsed += step.t_loop
         if step.chunks is not None and len(step.chunks.pe):
             self._steps.append(step.chunks)
+
+
+def make_selector(
+    config: SelectionConfig,
+    n: int,
+    p: int,
+    seed: int,
+    simulate: Simulate,
+    measured: bool = False,
+    profile: Floats | None = None,
+    speed: Floats | None = None,
+) -> Selector:
+    """Create the selector of a loop; ``measured``: simulations are timed, ``chunk_time`` is not used."""
+    portfolio, goal, options = config.portfolio, config.goal, config.parameters
+    match config.method:
+        case SelectionMethod.EXPERT:
+            return selector.Expert(portfolio, goal)
+        case SelectionMethod.EXHAUSTIVE:
+            return selector.ByTrial(portfolio, goal, options.threshold)
+        case SelectionMethod.RANDOM:
+            return selector.RandomSelector(portfolio, goal, seed)
+        case SelectionMethod.RL:
+            return selector.Learner(portfolio, goal, seed, options)
+    effort = Effort(options.samples, options.share, None if measured else options.chunk_time)
+    known = profile if options.costs is KnownCosts.PROFILE else None
+    return BySimulation(portfolio, goal, SelectedLoop(n, p, known, speed), simulate, seed, effort)
