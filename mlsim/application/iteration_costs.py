@@ -12,13 +12,8 @@ import numpy as np
 from mlsim._jit import kernel
 from mlsim._runtime import shared_cache
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.application.profiles.profile_costs import (
-    Request,
-    fixed_length,
-    iteration_costs,
-    job_costs,
-    line_of,
-)
+from mlsim.application.profiles import profile_costs
+from mlsim.application.profiles.profile_costs import Request
 from mlsim.errors import InputError
 from mlsim.scenario.application_section import IterationsConfig
 from mlsim.scenario.costs_section import CostsConfig, has_linear_costs
@@ -47,7 +42,7 @@ class CostProfiles:
         self._seed = seed
         self._path = path
         self._shared: dict[tuple[int, int], Floats] = {}
-        self._length = fixed_length(costs, iterations)
+        self._length = profile_costs.fixed_length(costs, iterations)
         if costs.profile is CostProfile.FILE:
             prefix = self._computed(0)
             self._length = len(prefix) - 1
@@ -81,7 +76,9 @@ class CostProfiles:
         self._check(job_id, n, iterations)
         if self._costs.profile is CostProfile.JOB:
             return CostSums.linear(n, run_time * pes / n, 0.0)
-        first, last = line_of(Request(self._costs, n, self._seed, self._reference_speed, self._path))
+        first, last = profile_costs.line_of(
+            Request(self._costs, n, self._seed, self._reference_speed, self._path)
+        )
         line = CostSums.linear(n, first, (last - first) / max(n - 1, 1))
         if self._costs.calibrate is Calibration.RUN_TIME and line.total > 0.0:
             factor = run_time * pes / line.total
@@ -102,7 +99,7 @@ class CostProfiles:
             std = self._costs.variation * mean
             if std == 0.0:
                 return _constant(n, mean)
-            return prefix_sums(job_costs(self._seed, job_id, mean, std, n))
+            return prefix_sums(profile_costs.job_costs(self._seed, job_id, mean, std, n))
         key = (n, limit if self._costs.profile is CostProfile.MANDELBROT else -1)
         if key not in self._shared:
             self._shared[key] = self._computed(*key)
@@ -140,7 +137,7 @@ class CostProfiles:
             return _constant(n, request.mean)
 
         def make() -> tuple[Floats, int]:
-            prefix = prefix_sums(iteration_costs(request))
+            prefix = prefix_sums(profile_costs.iteration_costs(request))
             return prefix, prefix.nbytes
 
         key = _shared_key(request)

@@ -69,12 +69,25 @@ class Bound(NamedTuple):
     def run_with_stops(
         self, until: float, rows: loop_state.Rows, asks: Floats, choose_within: ChooseWithin | None
     ) -> tuple[int, loop_state.PEStats]:
-        """Simulate with stops for choices, or first requests at ``asks`` (float64[P] in s, or empty)."""
-        inputs = self._inputs(until, rows)
-        steps, last, rule = simulate_with_stops(inputs, self.entry, self.choices[0], asks, choose_within)
-        if steps < 0:
-            raise last.wrong_size(rule, self.n, self.p)
-        return steps, inputs.stats
+        """Simulate a loop that stops for choices, by its master or by the PE whose request makes one due.
+
+        ``asks``: first requests, float64[P] in s; empty: at 0.
+        """
+        inputs, choice, resume = self._inputs(until, rows), self.choices[0], self.entry.resume
+        assert resume is not None, "models with several queues cannot stop, as checked before"
+        settings, state = inputs.outer, loop_state.open_state(inputs)
+        chunk_execution.begin(state, asks)
+        while (status := resume(state)) == CHOOSE:
+            assert choose_within is not None, "event loops stop only for choices"
+            stop = _Stop(state, self.entry.properties.masters)
+            another, spent = choose_within(stop.progress())
+            stop.spend(spent)
+            if another.name != choice.name:
+                choice, settings = another, another.settings(another.weights[stop.masters :])
+                state = chunk_execution.switch(state, settings)
+        if status == BAD_SIZE:
+            raise choice.wrong_size(settings, self.n, self.p)
+        return chunk_execution.end(state, inputs.stats), inputs.stats
 
     def _inputs(self, until: float, rows: loop_state.Rows) -> loop_state.Inputs:
         stats = loop_state.PEStats(
@@ -163,38 +176,6 @@ def _costs(problem: Problem, entry: ModelEntry, of_lb4mpi: bool, choose_after: i
         iterations=n,
         block=problem.block,
     )
-
-
-def simulate_with_stops(
-    inputs: loop_state.Inputs,
-    model: ModelEntry,
-    choice: Choice,
-    asks: Floats,
-    choose_within: ChooseWithin | None,
-) -> tuple[int, Choice, RuleSettings]:
-    """Simulate a loop that stops for choices, by its master or else by the PE whose request makes one due.
-
-    ``asks``: as in :meth:`Bound.run_with_stops`. Returns the chunks (-1: wrong size) and the last technique.
-    """
-    assert model.resume is not None, "models with several queues cannot stop, as checked before"
-    state: loop_state.State = loop_state.open_state(inputs)
-    chunk_execution.begin(state, asks)
-    settings = inputs.outer
-    while True:
-        status = model.resume(state)
-        if status != CHOOSE:
-            break
-        assert choose_within is not None, "event loops stop only for choices"
-        stop = _Stop(state, model.properties.masters)
-        another, spent = choose_within(stop.progress())
-        stop.spend(spent)
-        if another.name != choice.name:
-            choice = another
-            settings = choice.settings(choice.weights[stop.masters :])
-            state = chunk_execution.switch(state, settings)
-    if status == BAD_SIZE:
-        return -1, choice, settings
-    return chunk_execution.end(state, inputs.stats), choice, settings
 
 
 class _Stop:

@@ -1,6 +1,7 @@
 """Techniques by name, with the scenario's parameters, and their chunk sizes in order."""
 
 import math
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -120,11 +121,12 @@ def reads_each_cost(technique: str) -> bool:
     return any(rule is None or rule.times_iterations or rule.needs_statistics for rule in found)
 
 
-def check_technique(technique: str) -> None:
+def check_techniques(techniques: Iterable[str]) -> None:
     """Check that the user-defined techniques of a scenario can be compiled."""
-    for name in split_technique(technique):
-        if user_function(name):
-            _code(name, Compat.NONE)
+    for technique in techniques:
+        for name in split_technique(technique):
+            if user_function(name):
+                _code(name, Compat.NONE)
 
 
 def canonical(name: str) -> str:

@@ -172,7 +172,7 @@ class Survey:
 
 def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     """Read all inputs of a scenario, without simulating; ``plugins``: user-defined code is executed too."""
-    from mlsim.application.techniques import check_technique  # which replay never needs
+    from mlsim.application.techniques import check_techniques  # which replay never needs
 
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
@@ -182,9 +182,9 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     check_code(scenario)
     check_plugins(scenario_inputs.batch_of(scenario), execute=plugins)
     if plugins and scenario.application.model is words.ApplicationModel.LOOP:
-        for technique in scenario_inputs.application_of(scenario).techniques:
-            check_technique(technique)
-        scenario_inputs.check_model(scenario, scenario_inputs.application_of(scenario))
+        application = scenario_inputs.application_of(scenario)
+        check_techniques(application.techniques)
+        scenario_inputs.check_model(scenario, application)
     if _jobs_by_user(scenario, plugins) and not plugins:
         return Survey(machine.n_nodes, machine.n_cores, requests.largest, None, {})
     workload = scenario_inputs.open_jobs(scenario, machine, requests)
@@ -241,15 +241,15 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> r
 
 def check_loop(scenario: Scenario, run_time: float | None = None, held: int = 0) -> None:
     """Read all inputs of a loop alone, without simulating; ``held`` other results are in memory."""
-    from mlsim.application import user_code
-    from mlsim.application.techniques import check_technique
+    from mlsim.application.techniques import check_techniques
+    from mlsim.application.user_code import check_model
 
     _needed_run_time(scenario, run_time)
     check_loop_alone(scenario, held)
     scenario_inputs.cost_profiles(scenario, machine_of(scenario))
-    for technique in scenario_inputs.application_of(scenario).techniques:
-        check_technique(technique)
-    user_code.check_model(scenario_inputs.application_of(scenario))
+    application = scenario_inputs.application_of(scenario)
+    check_techniques(application.techniques)
+    check_model(application)
 
 
 def loop_costs(scenario: Scenario, run_time: float | None = None) -> Floats:

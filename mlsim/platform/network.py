@@ -266,7 +266,7 @@ def build_graph(config: NetworkConfig, names: list[str], edges: Iterable[Edge] =
     graph.add_nodes_from(range(len(names)))
     if config.topology is Topology.EDGE_LIST:
         _add_edges(graph, config, names, edges)
-        _check_connected(graph, names)
+        _check_connected(graph, nx.node_connected_component(graph, 0), names)
     else:
         graph.add_edges_from(_links(config, len(names)), latency=config.latency, bandwidth=config.bandwidth)
     return graph
@@ -329,10 +329,7 @@ def _torus(lengths: tuple[int, ...], nodes: int) -> Iterator[tuple[Vertex, Verte
                 yield vertex(place), vertex(neighbour)
 
 
-def _check_connected(graph: nx.Graph[Vertex], names: list[str]) -> None:
-    import networkx as nx
-
-    reached = nx.node_connected_component(graph, 0)
+def _check_connected(graph: nx.Graph[Vertex], reached: set[Vertex], names: list[str]) -> None:
     lost = [name for node, name in enumerate(names) if node not in reached]
     if lost:
         without = [names[node] for node in range(len(names)) if not graph.degree(node)]
