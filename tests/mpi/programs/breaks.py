@@ -33,8 +33,10 @@ while not met:  # a loop whose workers lose their cores for long may have none
 chunks = comm.gather(loop.report().chunks)
 if comm.rank == 0:
     loop.write(sys.argv[2])
-    _, received, answered, begun = loop._model.request_log.moments()
-    who, whom, sizes = loop._model.request_log.numbers()
+    log = loop._model.request_log
+    (received, who), (answered, whom), (begun, sizes) = (
+        moments.columns() for moments in (log.received, log.answered, log.begun)
+    )
     kept = [
         int(iterations_begun(received[who == rank], answered[whom == rank], begun, sizes).sum())
         for rank in range(1, comm.size)
