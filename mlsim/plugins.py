@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 from mlsim._files import expanded, is_file, named
 from mlsim.errors import InputError, user_code_error
-from mlsim.scenario.field_types import SWITCH
-from mlsim.scenario.plugin_names import parameters_of, user_function
+from mlsim.scenario.field_types import SWITCH, nearest
 from mlsim.scenario.scenario_paths import read_code
-from mlsim.scenario.unit_types import nearest
+from mlsim.scenario.section_base import parameters_of, user_function
 
 _MODULE = "mlsim_plugin"
 

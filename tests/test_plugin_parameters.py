@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.scenario import from_mapping, load
-from mlsim.scenario.plugin_names import CodeName, parameters_of
+from mlsim.scenario.section_base import CodeName, parameters_of
 
 CODE = """\
 from dataclasses import dataclass

@@ -6,16 +6,14 @@ import numpy as np
 import polars as pl
 
 from mlsim._runtime.arrays import Ints
-from mlsim.analysis.group_metrics import Groups, group_jobs, weekly
-from mlsim.analysis.job_metrics import JOB_METRICS
-from mlsim.record import Jobs, Passes
-from mlsim.record.derived_times import TAU, run_time
+from mlsim.analysis.job_metrics import JOB_METRICS, Groups, group_jobs, weekly
+from mlsim.record import Jobs, Passes, derived_times
 
 _HOUR = 3600.0
 
 
 def breakdown(
-    jobs: Jobs, by: str, tau: float = TAU, names: Mapping[str, Mapping[int, str]] | None = None
+    jobs: Jobs, by: str, tau: float = derived_times.TAU, names: Mapping[str, Mapping[int, str]] | None = None
 ) -> pl.DataFrame:
     """Aggregate the metrics of the started jobs of each group of :func:`group_jobs`; one row per group.
 
@@ -41,7 +39,7 @@ def _counts(jobs: Jobs, groups: Groups) -> pl.DataFrame:
     n, started = len(groups.labels), groups.code >= 0
     code = groups.code[started]
     many = np.bincount(code, minlength=n)
-    seconds = np.bincount(code, weights=(jobs.cores * run_time(jobs))[started], minlength=n)
+    seconds = np.bincount(code, weights=(jobs.cores * derived_times.run_time(jobs))[started], minlength=n)
     return pl.DataFrame(
         {
             "group": np.arange(n),

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.analysis.job_metrics import Aggregate, aggregate, aggregate_values, streamed_aggregate, total
-from mlsim.record import JobState, OutageKind, derived_times, timelines
+from mlsim.record import JobState, OutageKind, derived_times
 from mlsim.record import record_tables as tables
 from mlsim.record.table_blocks import blocks_of, is_long, rows_of, value_blocks
 
@@ -122,7 +121,7 @@ def _span(jobs: tables.Jobs, begin: str, end: str) -> float | None:
 
 def out_of_use_seconds(outages: tables.Outages, begin: float, end: float) -> float:
     """Return the node-seconds between two times in which nodes were out of use; overlaps count once."""
-    _, start, stop = timelines.out_of_use_spans(outages, begin, end)
+    _, start, stop = derived_times.out_of_use_spans(outages, begin, end)
     return float(np.sum(stop - start))
 
 
@@ -135,7 +134,7 @@ def failure_metrics(records: tables.Records) -> dict[str, Any]:
     """
     records = replace(records, attempts=rows_of(records.attempts, np.flatnonzero(records.attempts.node >= 0)))
     outages, attempts = records.outages, records.attempts
-    begin, end = timelines.run_span(records)
+    begin, end = derived_times.run_span(records)
     within = outages.start <= end
     downtime = out_of_use_seconds(outages, begin, end)
     capacity = len(records.nodes.name) * (end - begin)
@@ -154,19 +153,19 @@ def energy_metrics(records: tables.Records) -> dict[str, Any] | None:
     """Return energy [J] by use, and power [W]; None if the power of nodes is unknown.
 
     The mean and maximum power are from the first submission to the last end; ``measured_jobs`` have a
-    recorded power over time. See :class:`~mlsim.record.timelines.Energy`.
+    recorded power over time. See :class:`~mlsim.record.derived_times.Energy`.
     """
-    energy, of_jobs = timelines.run_energy(records), timelines.job_energy(records)
+    energy, of_jobs = derived_times.run_energy(records), derived_times.job_energy(records)
     if energy is None or of_jobs is None:
         return None
-    begin, end = timelines.run_span(records)
+    begin, end = derived_times.run_span(records)
     return {
         "total": energy.total,
         "jobs": energy.jobs,
         "idle": energy.idle,
         "off": energy.off,
         "mean_power": energy.total / (end - begin) if end > begin else None,
-        "max_power": timelines.max_power(records),
+        "max_power": derived_times.max_power(records),
         "per_job": _per_job(of_jobs, records),
         "measured_jobs": len(np.unique(records.power_steps.job)),
     }
@@ -185,7 +184,7 @@ def _per_job(energy: NDArray[np.float64], records: tables.Records) -> Aggregate:
     return aggregate(next(started()))
 
 
-def shared_spans(records: tables.Records, name: str) -> timelines.Spans:
+def shared_spans(records: tables.Records, name: str) -> derived_times.Spans:
     """Return from when to when jobs held how much of it, each attempt by itself [s]; NaN where none ran."""
     asked: NDArray[np.float64] = records.own.of[f"request_{name}"].astype(np.float64)
     begin, end = derived_times.running_spans(records.jobs, records.attempts)
@@ -197,7 +196,7 @@ def shared_metrics(records: tables.Records) -> dict[str, Any]:
     shared, span = records.shared, makespan(records.jobs)
     metrics = {}
     for name, unit, capacity in zip(shared.name, shared.unit, shared.capacity.tolist(), strict=True):
-        times, held = timelines.step_function(*shared_spans(records, name))
+        times, held = derived_times.step_function(*shared_spans(records, name))
         used = float(np.sum(held[:-1] * np.diff(times)))
         metrics[name] = {
             "capacity": capacity,

@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.analysis import job_metrics, machine_metrics
-from mlsim.analysis.group_metrics import class_metrics
-from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, empty
-from mlsim.record.derived_times import TAU, run_time
+from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, derived_times, empty
 from mlsim.record.table_blocks import blocks_of
 
 SCHEMA_VERSION = 1
@@ -24,7 +22,7 @@ def summarize(
     seed: int,
     technique: str | None = None,
     predictor: str | None = None,
-    tau: float = TAU,
+    tau: float = derived_times.TAU,
     measured: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Compute every metric of a run: JSON-safe, with the keys of ``summary.json``.
@@ -69,7 +67,7 @@ def _of_some_runs(records: Records, tau: float) -> dict[str, Any]:
     if records.jobs.eligible_time is not None:
         found["dependencies"] = machine_metrics.dependency_metrics(records.jobs)
     if records.jobs.divider is not None:
-        found["classes"] = class_metrics(records, tau)
+        found["classes"] = job_metrics.class_metrics(records, tau)
     if records.shared.name:
         found["shared"] = machine_metrics.shared_metrics(records)
     if len(records.solves.time):
@@ -148,7 +146,7 @@ def _per_job(jobs: Jobs, tau: float) -> dict[str, Any]:
         if name in ("slowdown", "bounded_slowdown"):
             parts = [job_metrics.slowdown_histogram(metric.values(block, tau)) for block in blocks_of(jobs)]
             histogram[name] = {bin_: sum(part[bin_] for part in parts) for bin_ in job_metrics.SLOWDOWN_BINS}
-    undefined = sum(int(np.count_nonzero(run_time(block) == 0)) for block in blocks_of(jobs))
+    undefined = sum(int(np.count_nonzero(derived_times.run_time(block) == 0)) for block in blocks_of(jobs))
     metrics["slowdown"]["undefined"] = undefined
     metrics["bounded_slowdown"]["tau"] = tau
     return {**metrics, "slowdown_histogram": histogram}

@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mlsim.analysis.formatting import ENDS, brief, clock, count, duration, number, share
-from mlsim.analysis.group_metrics import CODED
-from mlsim.analysis.job_metrics import NAMES, SLOWDOWN_BINS
+from mlsim.analysis.job_metrics import CODED, NAMES, SLOWDOWN_BINS
 from mlsim.analysis.run_summary import best_loop
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import Perturbation, Unavailability, unavailability_of
 from mlsim.platform import Machine, Perturbations
 from mlsim.record import ChunkStore, LoopChunks, Messages, Nodes, Occupancy, Records, empty
-from mlsim.record.timelines import one_job
+from mlsim.record.derived_times import one_job
 from mlsim.scenario import ApplicationConfig
 from mlsim.scenario.simulation_demand import lists_costs
 from mlsim.scenario.words import AnswerRule

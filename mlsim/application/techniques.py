@@ -9,7 +9,7 @@ import numpy as np
 from mlsim._runtime.arrays import Floats
 from mlsim.application.user_code import compile_technique
 from mlsim.errors import InputError
-from mlsim.scenario.plugin_names import parameters_of, user_function
+from mlsim.scenario.section_base import parameters_of, user_function
 from mlsim.scenario.technique_section import ParametersConfig, lacking_parameters, split_technique
 from mlsim.scenario.words import Compat, Statistics, Technique, WeightSource
 from mlsim.techniques import TECHNIQUES

@@ -22,7 +22,7 @@ from mlsim.execution_models import ModelEntry, ModelProperties
 from mlsim.execution_models.loop_state import Inputs
 from mlsim.plugins import Family, make_callable, resolve_parameters
 from mlsim.scenario.application_section import ApplicationConfig, ExecutionConfig
-from mlsim.scenario.plugin_names import parameters_of, user_function
+from mlsim.scenario.section_base import parameters_of, user_function
 from mlsim.scenario.technique_section import ParametersConfig, wrong_levels
 from mlsim.scenario.words import ExecutionModel
 from mlsim.techniques.rule_layout import RAISED, USER, USER_BY_STEP, USER_OBJECT

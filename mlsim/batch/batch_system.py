@@ -23,7 +23,7 @@ from mlsim.batch.state.pool_state import state_for
 from mlsim.coordination import MessageLog
 from mlsim.platform import Machine
 from mlsim.record import Attempts, Jobs, Occupancy, Outages, Passes, Rejections, empty
-from mlsim.record.growing_arrays import GrowingTimes
+from mlsim.record.column_types import GrowingTimes
 from mlsim.scenario import BatchConfig
 from mlsim.scenario.batch_section import CoordinationConfig
 from mlsim.scenario.words import Dispatcher, RequestRule, TieOrder

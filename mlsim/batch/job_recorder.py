@@ -15,8 +15,7 @@ from mlsim.batch.columns.job_columns import JobTable
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import BatchState
 from mlsim.record import Jobs, JobState, MessageKind, Messages, Passes, Rejections, empty
-from mlsim.record.column_types import stored_columns
-from mlsim.record.growing_arrays import HELD_ROWS, GrowingArray, let_go
+from mlsim.record.column_types import HELD_ROWS, GrowingArray, let_go, stored_columns
 
 _BLOCK_ROWS = 1 << 16
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from mlsim.scenario import Scenario
-    from mlsim.scenario.unit_types import Dimension
+    from mlsim.scenario.field_types import Dimension
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -218,7 +218,7 @@ def amount(name: str, text: str, dimension: Dimension, *, positive: bool = False
 
 def time_of(name: str, text: str | None, *, positive: bool = True) -> float | None:
     """Read a time in seconds, if one is given."""
-    from mlsim.scenario.unit_types import TIME
+    from mlsim.scenario.field_types import TIME
 
     return None if text is None else amount(name, text, TIME, positive=positive)
 
@@ -239,7 +239,7 @@ def option_problems(error: ValidationError, names: Mapping[str, str], skipped: s
 
 def word_of(kind: type[Word], text: str, name: str) -> Word:
     """Read a word of a closed set; an InputError names the option and what is allowed."""
-    from mlsim.scenario.unit_types import nearest
+    from mlsim.scenario.field_types import nearest
 
     try:
         return kind(text)

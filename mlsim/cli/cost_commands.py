@@ -71,8 +71,8 @@ def profile(options: _ProfileOptions) -> None:
 
     from mlsim import _jit
     from mlsim.application.profiles.profile_costs import Request, iteration_costs
+    from mlsim.scenario.field_types import RATE
     from mlsim.scenario.simulation_demand import Share, check_memory
-    from mlsim.scenario.unit_types import RATE
     from mlsim.scenario.words import CostProfile
 
     out = options.out

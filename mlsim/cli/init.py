@@ -64,7 +64,7 @@ def init(
     files that are there with the same content are left as they are.
     """
     from mlsim._files import is_file, read_bytes
-    from mlsim.scenario.unit_types import nearest
+    from mlsim.scenario.field_types import nearest
 
     found = TEMPLATES.get(template.lower())
     if found is None:

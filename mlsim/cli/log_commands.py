@@ -96,7 +96,7 @@ def convert(options: _ConvertOptions) -> None:
 
 def _format(to: str | None, target: Path) -> WorkloadFormat:
     from mlsim.scenario.words import WorkloadFormat
-    from mlsim.workload.compression import SUFFIXES
+    from mlsim.workload.format_record import SUFFIXES
     from mlsim.workload.log_formats import FORMATS, format_of_name
 
     formats = [word for word in WorkloadFormat if word in FORMATS and FORMATS[word].can_be_written]
@@ -116,7 +116,7 @@ def _format(to: str | None, target: Path) -> WorkloadFormat:
 
 
 def _rates(options: _ConvertOptions) -> Rates | None:
-    from mlsim.scenario.unit_types import BANDWIDTH, RATE
+    from mlsim.scenario.field_types import BANDWIDTH, RATE
     from mlsim.workload import Rates
 
     if options.speed is None and options.bandwidth is None:
@@ -238,7 +238,7 @@ def predict(options: _PredictOptions) -> None:
     from mlsim._runtime.work_progress import followed
     from mlsim.analysis.job_metrics import accuracy
     from mlsim.batch.predictors.offline import predictions, read_history
-    from mlsim.scenario.plugin_names import installed_names, plugin_name
+    from mlsim.scenario.section_base import installed_names, plugin_name
     from mlsim.scenario.words import Predictor
 
     log, known = options.log, plugin_name(Predictor, "mlsim.predictors")

@@ -215,8 +215,8 @@ def validate(options: _ValidateOptions) -> None:
     from mlsim.mpi.launch import launcher_of
     from mlsim.mpi.loop_options import MODELS, VALIDATE_KEYS, check_set, loop_options
     from mlsim.scenario import parse_overrides
+    from mlsim.scenario.field_types import TIME
     from mlsim.scenario.technique_section import TWO_LEVELS
-    from mlsim.scenario.unit_types import TIME
 
     file, out, ranks = options.scenario, options.out, options.ranks
     overrides = parse_overrides(cli.settings(options.set_, file))

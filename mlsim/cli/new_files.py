@@ -58,7 +58,7 @@ def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 def _split(path: Path) -> tuple[str, str]:
     """Return the name without its suffix, and the suffix: of a compressed file both, such as ``.swf.gz``."""
-    from mlsim.workload.compression import SUFFIXES
+    from mlsim.workload.format_record import SUFFIXES
 
     inner = Path(path.stem).suffix if path.suffix in SUFFIXES else ""
     return path.name.removesuffix(inner + path.suffix), inner + path.suffix

@@ -197,7 +197,7 @@ class _PlotOptions(Options):
 
 def plot(options: _PlotOptions) -> None:
     """Draw KIND of RUNs for a paper: PNG, SVG or PDF, legible at the width of a column."""
-    from mlsim.analysis.plots.paper_style import figures, write_figure
+    from mlsim.analysis.plots.chart_style import figures, write_figure
     from mlsim.experiment.comparison import read_for_plot
 
     kind, job = options.kind, options.job

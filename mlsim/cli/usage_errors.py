@@ -84,7 +84,7 @@ def _usage_of(context: Any) -> str:
 
 
 def _unknown(word: str, kind: str, path: str, known: list[str]) -> str:
-    from mlsim.scenario.unit_types import nearest
+    from mlsim.scenario.field_types import nearest
 
     hint = nearest(word, known)
     return f"{word}: {path} has no such {kind};{hint} allowed: {', '.join(known)}; try: {path} --help"
@@ -131,7 +131,7 @@ def _worded(error: Any) -> str:
     message = error.message.removeprefix("Value error, ")
     found = _NOT_ONE_OF.fullmatch(error.message)
     if found is not None:
-        from mlsim.scenario.unit_types import nearest
+        from mlsim.scenario.field_types import nearest
 
         word, allowed = found["word"], found["allowed"].strip("'").split("', '")
         return f"{word}:{nearest(word, allowed)} allowed: {', '.join(allowed)}"

@@ -23,7 +23,7 @@ from mlsim.scenario.words import ApplicationModel, CleaningRule, Contiguity, Map
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
 from mlsim.workload.derived_logs import resampled
 from mlsim.workload.generated_jobs import Made, planned
-from mlsim.workload.log_times import local_times
+from mlsim.workload.log_fields import local_times
 from mlsim.workload.measured_power import JobSteps, read_steps
 from mlsim.workload.workload_jobs import OwnColumns
 

@@ -25,8 +25,8 @@ from mlsim.scenario.batch_section import replay_obstacle
 from mlsim.scenario.scenario_paths import check_code, located_code
 from mlsim.scenario.simulation_demand import check_list, check_loop_alone
 from mlsim.workload import Workload, names_of
+from mlsim.workload.log_fields import job_names
 from mlsim.workload.measured_power import JobSteps
-from mlsim.workload.swf_fields import job_names
 from mlsim.workload.workload_jobs import joined_own
 
 if TYPE_CHECKING:

@@ -86,10 +86,10 @@ class Result:
         >>> result.by("class").columns[:3]
         ['class', 'jobs', 'share']
         """
-        from mlsim.analysis import breakdowns, group_metrics
+        from mlsim.analysis import breakdowns, job_metrics
 
-        if group not in group_metrics.GROUPINGS:
-            allowed = ", ".join(group_metrics.GROUPINGS)
+        if group not in job_metrics.GROUPINGS:
+            allowed = ", ".join(job_metrics.GROUPINGS)
             raise InputError(f"by({group!r}): no such grouping; allowed: {allowed}")
         table: pl.DataFrame = breakdowns.breakdown(self.records.jobs, group, tau, self.records.names.of)
         return table

@@ -24,7 +24,7 @@ from mlsim.plugins import Family, check_plugin, make_callable
 from mlsim.record import Records, otf2
 from mlsim.record.record_tables import Ranks
 from mlsim.record.table_blocks import is_large, is_long, let_go_of_table
-from mlsim.scenario import Scenario, dump, plugin_names, scenario_loading, scenario_paths
+from mlsim.scenario import Scenario, dump, scenario_loading, scenario_paths, section_base
 from mlsim.scenario.words import Mapping, TraceLevel, TraceRows
 
 
@@ -121,7 +121,7 @@ def write_by_user(place: Place, directory: Path, result: Result) -> None:
     """Call every user-defined writer, each with a directory of its own; if one fails, all others are kept."""
     taken: dict[str, int] = {"trace": 1}
     for name in _located_writers(result.scenario):
-        file = plugin_names.user_function(name)
+        file = section_base.user_function(name)
         own = file[1] if file else str(name)
         taken[own] = taken.get(own, 0) + 1
         number = f"-{taken[own]}" if taken[own] > 1 else ""

@@ -18,7 +18,7 @@ from mlsim.platform import machine_of
 from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, empty
 from mlsim.record.derived_times import TAU
 from mlsim.scenario import Policy, Scenario, batch_section, words
-from mlsim.workload import JobBlock, Workload, job_selection, log_times
+from mlsim.workload import JobBlock, Workload, job_selection, log_fields
 
 WEEKLY_AGGREGATES = ("sum", "mean", "median", "min", "max")
 
@@ -107,7 +107,7 @@ def whole_log(scenario: Scenario) -> WholeLog:
     _check_replay(scenario, "the log is")
     workload, jobs, units = _one_unit_each(scenario)
     logged = _on_log_clock(workload, jobs, scenario.workload.select.scale_load).submit_time
-    local = log_times.local_times(logged, workload.header, Path(scenario.source))
+    local = log_fields.local_times(logged, workload.header, Path(scenario.source))
     return WholeLog(scenario, jobs, local, units)
 
 

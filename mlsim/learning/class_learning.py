@@ -13,7 +13,7 @@ import polars as pl
 from mlsim._files import expanded
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim._runtime.shared_cache import bytes_of, shared
-from mlsim.analysis import group_metrics, job_metrics
+from mlsim.analysis import job_metrics
 from mlsim.batch.clock.replay_many import class_obstacle, replay_classes
 from mlsim.batch.predictors.weekly_forests import Categories, Forest, check_library, first_features
 from mlsim.errors import InputError
@@ -182,7 +182,7 @@ def quality_of(features: JobFeatures, small: Mask) -> Quality:
     truth, week = features.small[later] == 1, features.week[later]
     said = small[later]
     weeks = np.unique(week)
-    quality = group_metrics.class_quality
+    quality = job_metrics.class_quality
     weekly = [
         [quality(truth[week == number], said[week == number])[name] for name in _WEEKLY] for number in weeks
     ]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from mlsim._runtime.arrays import Floats
-from mlsim.analysis.group_metrics import weekly
-from mlsim.analysis.job_metrics import JOB_METRICS, backfilled_share
+from mlsim.analysis.job_metrics import JOB_METRICS, backfilled_share, weekly
 from mlsim.cosim.scenario_inputs import workload_of
 from mlsim.errors import InputError
 from mlsim.experiment import runner
@@ -232,7 +231,7 @@ def _band(runs: Sequence[Delays], number: int, trim: int) -> tuple[Floats, Float
 
 
 def _boxes(panels: Panels, field: str, title: str, unit: str, scale: Literal["linear", "log"]) -> Figure:
-    from mlsim.analysis.plots.distribution_plots import value_boxes
+    from mlsim.analysis.plots.comparison_plots import value_boxes
 
     def values(runs: Sequence[Delays]) -> Floats:
         return np.concatenate([np.atleast_1d(getattr(run, field)) for run in runs])

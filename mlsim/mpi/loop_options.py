@@ -10,12 +10,12 @@ import numpy as np
 from mlsim.application.selection.measured_costs import has_masters
 from mlsim.application.techniques import Choice, canonical, choose
 from mlsim.errors import InputError
-from mlsim.scenario import Scenario, plugin_names, technique_section, words
+from mlsim.scenario import Scenario, section_base, technique_section, words
 from mlsim.scenario.costs_section import SelectionParameters
+from mlsim.scenario.field_types import nearest
 from mlsim.scenario.scenario_paths import located_technique
 from mlsim.scenario.section_base import Section
 from mlsim.scenario.technique_section import ParametersConfig, split_technique
-from mlsim.scenario.unit_types import nearest
 from mlsim.scenario.words import ExecutionModel, WeightSource
 
 WARN_AFTER = 10.0
@@ -163,13 +163,13 @@ class LoopOptions:
         levels = split_technique(self.technique.strip())
         if not 1 <= len(levels) <= 2:
             raise InputError(f"technique: {self.technique!r}; allowed: one, or two as X+Y")
-        own = self.technique_parameters or plugin_names.parameters_of(self.technique)
-        if own and sum(plugin_names.user_function(level) is not None for level in levels) != 1:
+        own = self.technique_parameters or section_base.parameters_of(self.technique)
+        if own and sum(section_base.user_function(level) is not None for level in levels) != 1:
             raise InputError(
                 f"technique_parameters: {self.technique} names no function or class of yours, or two; "
                 "parameters are for one, in a file"
             )
-        technique = plugin_names.with_parameters("+".join(map(canonical, levels)), own)
+        technique = section_base.with_parameters("+".join(map(canonical, levels)), own)
         spelt: dict[str, Any] = {
             name: _word(name, getattr(self, name), kind) for name, kind in _WORDS.items()
         }
@@ -395,7 +395,7 @@ def scenario_options(scenario: Scenario) -> dict[str, Any]:
     model = application.execution.model
     options = {
         "technique": str(located_technique(scenario)),
-        "technique_parameters": plugin_names.parameters_of(application.technique) or None,
+        "technique_parameters": section_base.parameters_of(application.technique) or None,
         "model": str(model),
         "injected_delay": application.execution.injected_delay,
         **loop_options(scenario, model),

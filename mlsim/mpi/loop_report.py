@@ -15,8 +15,8 @@ from mlsim.mpi.loop_context import allgather, library_version, node_name
 from mlsim.mpi.loop_options import EXECUTION_KEYS, LoopOptions, typical_break_after
 from mlsim.mpi.real_model import COLUMNS, RankTimes, RequestLog, Setting
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
+from mlsim.record.derived_times import one_job
 from mlsim.record.record_tables import RankRequests, Ranks
-from mlsim.record.timelines import one_job
 from mlsim.scenario import Scenario, from_mapping
 
 

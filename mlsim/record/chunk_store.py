@@ -14,13 +14,11 @@ from itertools import groupby
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.errors import OutputError
-from mlsim.record.column_types import empty, stored_columns
-from mlsim.record.growing_arrays import let_go
+from mlsim.record.column_types import empty, let_go, stored_columns
 from mlsim.record.record_tables import Chunks, Int32s
 
 HELD_ROWS = 1 << 16  # number of rows kept in memory

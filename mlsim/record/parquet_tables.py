@@ -11,17 +11,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from mlsim._files import is_there
 from mlsim._files.parquet import read_columns, read_rows, read_schema, refusing_damage, write_frames
-from mlsim._runtime.arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask, NDArray
 from mlsim._runtime.forks import check_fork
 from mlsim.errors import InputError, OutputError
 from mlsim.record import record_tables as tables
-from mlsim.record.column_types import Stored, empty, stored_columns, words_of
+from mlsim.record.column_types import Stored, empty, let_go, stored_columns, words_of
 from mlsim.record.derived_times import of_last_attempts, restarts
-from mlsim.record.growing_arrays import let_go
 from mlsim.record.table_blocks import chunk_blocks, copies_of, n_rows, record_blocks
 from mlsim.record.table_files import ALWAYS, FILES, JOB_COLUMNS, Columns, Known, Values, Words, file_columns
 

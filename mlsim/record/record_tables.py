@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.record.column_types import Column, JobState, MessageKind, OutageKind, SolveStatus, empty
 
 Int32s = NDArray[np.int32]

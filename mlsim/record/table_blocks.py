@@ -5,12 +5,11 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats
+from mlsim._runtime.arrays import Floats, NDArray
 from mlsim.record.chunk_store import BLOCK_ROWS as CHUNK_ROWS
 from mlsim.record.chunk_store import StoredChunks
-from mlsim.record.growing_arrays import let_go, zeros
+from mlsim.record.column_types import let_go, zeros
 from mlsim.record.record_tables import Attempts, Chunks, Jobs, Occupancy, Passes, Records, Rejections
 
 BLOCK_ROWS = 1 << 16

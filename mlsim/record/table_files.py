@@ -5,15 +5,14 @@ from functools import cache
 from typing import Any, NamedTuple, TypeAlias, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Ints, Mask
+from mlsim._runtime.arrays import Ints, Mask, NDArray
 from mlsim.record import derived_times
 from mlsim.record.column_types import Derived, JobState, Stored, stored_columns, words_of
+from mlsim.record.derived_times import job_energy
 from mlsim.record.node_sets import job_node_sets
 from mlsim.record.record_tables import Jobs, NodePower, Nodes, Records
 from mlsim.record.table_blocks import n_rows
-from mlsim.record.timelines import job_energy
 
 
 class Known(NamedTuple):

@@ -5,30 +5,8 @@ import math
 import re
 from typing import Annotated, Any, Literal, NamedTuple
 
-from mlsim.scenario.field_types import (
-    POSITIVE,
-    FieldType,
-    Pairs,
-    literal,
-    mapping_of,
-    number,
-    whole,
-    whole_number,
-)
-from mlsim.scenario.unit_types import (
-    BANDWIDTH,
-    FLOP,
-    POWER,
-    RATE,
-    SIZE,
-    TIME,
-    AdviceError,
-    Dimension,
-    format_value,
-    nearest,
-    parse_value,
-    shown,
-)
+from mlsim.scenario import field_types
+from mlsim.scenario.field_types import FLOP, TIME, AdviceError, Dimension, FieldType, number, shown
 
 
 def amount(dimension: Dimension, *, positive: bool = False) -> FieldType[float]:
@@ -36,13 +14,16 @@ def amount(dimension: Dimension, *, positive: bool = False) -> FieldType[float]:
     limit = f"more than 0 {dimension.base}" if positive else f"0 {dimension.base} or more"
 
     def read(value: object) -> float:
-        size, _ = parse_value(value, dimension)
+        size, _ = field_types.parse_value(value, dimension)
         _check_size(value, size, positive, limit, dimension)
         return size
 
     allowed = f"{dimension.noun} ({', '.join(dimension.units)}), {limit}"
     return FieldType(
-        allowed, read, amount_schema(dimension, positive=positive), lambda size: format_value(size, dimension)
+        allowed,
+        read,
+        amount_schema(dimension, positive=positive),
+        lambda size: field_types.format_value(size, dimension),
     )
 
 
@@ -62,12 +43,12 @@ def work(*, positive: bool = False) -> FieldType[Quantity]:
     def read(value: object) -> Quantity:
         if isinstance(value, Quantity):
             value = f"{value.value!r} {value.unit}"
-        size, unit = parse_value(value, TIME, FLOP)
+        size, unit = field_types.parse_value(value, TIME, FLOP)
         _check_size(value, size, positive, limit, TIME if unit == "s" else FLOP)
         return Quantity(size, "s" if unit == "s" else "FLOP")
 
     def show(value: Quantity) -> str:
-        return format_value(value.value, TIME if value.unit == "s" else FLOP)
+        return field_types.format_value(value.value, TIME if value.unit == "s" else FLOP)
 
     allowed = f"a time or a number of FLOP ({', '.join(TIME.units + FLOP.units)}), {limit}"
     return FieldType(allowed, read, amount_schema(TIME, FLOP, positive=positive), show)
@@ -83,7 +64,9 @@ def _check_size(value: object, number: float, positive: bool, limit: str, dimens
 
 def amount_text(*dimensions: Dimension, needs_unit: bool = False) -> dict[str, Any]:
     """Return the JSON schema of a text of a number with a unit."""
-    spellings = "|".join(literal(word) for dimension in dimensions for word in dimension.spellings)
+    spellings = "|".join(
+        field_types.literal(word) for dimension in dimensions for word in dimension.spellings
+    )
     unit = f"({spellings})" if needs_unit else f"({spellings})?"
     return {"type": "string", "pattern": rf"^\s*\+?[0-9.][0-9._]*([eE][+-]?[0-9]+)?\s*{unit}\s*$"}
 
@@ -104,10 +87,10 @@ def list_schema(item: dict[str, Any], least: int = 1, most: int | None = None, *
 SECONDS = amount(TIME)
 Seconds = Annotated[float, SECONDS]
 Duration = Annotated[float, amount(TIME, positive=True)]
-Speed = Annotated[float, amount(RATE, positive=True)]
-Bandwidth = Annotated[float, amount(BANDWIDTH, positive=True)]
-Size = Annotated[float, amount(SIZE)]
-Power = Annotated[float, amount(POWER)]
+Speed = Annotated[float, amount(field_types.RATE, positive=True)]
+Bandwidth = Annotated[float, amount(field_types.BANDWIDTH, positive=True)]
+Size = Annotated[float, amount(field_types.SIZE)]
+Power = Annotated[float, amount(field_types.POWER)]
 Work = Annotated[Quantity, work()]
 PositiveWork = Annotated[Quantity, work(positive=True)]
 
@@ -131,7 +114,7 @@ WeekRange = tuple[int, int]
 def _read_weeks(value: object) -> WeekRange:
     if isinstance(value, tuple) and len(value) == 2:
         value = f"{value[0]}-{value[1]}"
-    if whole_number(value) is not None:
+    if field_types.whole_number(value) is not None:
         value = str(value)
     found = _WEEKS.fullmatch(value) if isinstance(value, str) else None
     first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
@@ -162,7 +145,7 @@ def _read_users(value: object) -> tuple[User, ...]:
         raise ValueError("an empty list names no user")
     users: list[User] = []
     for item in items:
-        user = item if isinstance(item, str) and item.strip() else whole_number(item)
+        user = item if isinstance(item, str) and item.strip() else field_types.whole_number(item)
         if user is None:
             raise ValueError(f"{shown(item)} is not a user")
         users.append(user)
@@ -192,7 +175,7 @@ Users = Annotated[
 
 _INTERVALS = re.compile(r"\d{1,18}(-\d{1,18})?([ ,]+\d{1,18}(-\d{1,18})?)*")
 _LENGTHS = r"\s*\d{1,18}(\s*x\s*\d{1,18})*\s*"
-_LENGTH, _JOB = whole(1), whole(0)
+_LENGTH, _JOB = field_types.whole(1), field_types.whole(0)
 
 
 def lengths(most: int) -> FieldType[tuple[int, ...]]:
@@ -204,7 +187,7 @@ def lengths(most: int) -> FieldType[tuple[int, ...]]:
             parts = [int(part) for part in value.split("x")]
         elif isinstance(value, list | tuple) and value:
             parts = list(value)
-        elif whole_number(value) is not None:
+        elif field_types.whole_number(value) is not None:
             parts = [value]
         else:
             raise ValueError(f"{shown(value)} are no lengths of dimensions")
@@ -226,7 +209,7 @@ def _read_factors(value: object) -> tuple[float, float]:
     ends = value if isinstance(value, list | tuple) else [value, value]
     if len(ends) != 2:
         raise ValueError(f"a list of {len(ends)} is no range")
-    low, high = map(POSITIVE.read, ends)
+    low, high = map(field_types.POSITIVE.read, ends)
     if low > high:
         raise ValueError(f"[{low:g}, {high:g}] begins above its end")
     return low, high
@@ -240,7 +223,7 @@ def show_range(value: tuple[float, float]) -> object:
 FACTORS = FieldType(
     "a number, more than 0, or a range [low, high] of them",
     _read_factors,
-    {"anyOf": [POSITIVE.json(), list_schema(POSITIVE.json(), 2, 2)]},
+    {"anyOf": [field_types.POSITIVE.json(), list_schema(field_types.POSITIVE.json(), 2, 2)]},
     show_range,
 )
 
@@ -284,7 +267,7 @@ def _one_or_list(item: dict[str, Any]) -> dict[str, Any]:
 
 def _read_nodes(value: object) -> str:
     """Read a text or one number; which nodes there are is checked with the groups."""
-    found = whole_number(value)
+    found = field_types.whole_number(value)
     if found is not None and found >= 0:
         return str(value)
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
@@ -315,7 +298,7 @@ def node_ranges(choice: str | None, groups: list[tuple[str, int]]) -> list[range
     names = [name for name, _ in groups]
     allowed = f"allowed: 0 to {nodes - 1}, or a group: {', '.join(names)}"
     if not _INTERVALS.fullmatch(choice):
-        meant = nearest(choice, names)
+        meant = field_types.nearest(choice, names)
         raise ValueError(f"{shown(choice)} is neither node numbers nor a group;{meant} {allowed}")
     return [_interval(part, nodes, allowed) for part in re.split("[ ,]+", choice)]
 
@@ -374,8 +357,8 @@ def _named_share(name: object, value: object) -> tuple[str, float]:
 
 
 NamedShares = Annotated[
-    Pairs[str, float],
-    mapping_of(
+    field_types.Pairs[str, float],
+    field_types.mapping_of(
         "names of resources with shares, 0 to 1, e.g. {gpu: 0.75}",
         _named_share,
         {"additionalProperties": _SHARE.json()},

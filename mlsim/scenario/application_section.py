@@ -6,19 +6,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from mlsim.scenario import words
+from mlsim.scenario import technique_section, words
 from mlsim.scenario.amount_types import Duration, Seconds, Size
 from mlsim.scenario.costs_section import OWN_LENGTH, CostsConfig, SelectionConfig, cannot_stop
 from mlsim.scenario.field_types import Count, OneOf, Switch, whole
-from mlsim.scenario.plugin_names import plugin_name
-from mlsim.scenario.section_base import Section, Violation
-from mlsim.scenario.technique_section import (
-    AUTO,
-    ParametersConfig,
-    TechniqueName,
-    broken_parameters,
-    wrong_levels,
-)
+from mlsim.scenario.section_base import Section, Violation, plugin_name
 
 MOST_ITERATIONS = 1 << 62  # of a loop, and of all its time steps together; as in real runs
 LoopLength = Annotated[int, whole(0, MOST_ITERATIONS)]
@@ -151,14 +143,14 @@ class ApplicationConfig(Section):
     """How many iterations. Default: one a PE. With costs.profile: file the length of the file, with
     mandelbrot its pixels.
     """
-    technique: TechniqueName = Field(words.Technique("STATIC"), examples=["GSS"])
+    technique: technique_section.TechniqueName = Field(words.Technique("STATIC"), examples=["GSS"])
     """Rule for chunk sizes; `mlsim list techniques` explains each. A Python function in a file is one as
     well: function(n, p, remaining, step, pe) gives the size; and a class, which may learn. X+Y under models
     of two levels: X between nodes, Y inside. auto: one for each time step, see selection.
     """
     selection: SelectionConfig | None = None
     """How technique: auto chooses. Default: as an empty section."""
-    parameters: ParametersConfig = Field(default_factory=ParametersConfig)
+    parameters: technique_section.ParametersConfig = Field(default_factory=technique_section.ParametersConfig)
     """Parameters of techniques."""
     min_chunk: Count = 1
     """Smallest chunk (iterations), but for the last."""
@@ -190,12 +182,16 @@ class ApplicationConfig(Section):
     @property
     def techniques(self) -> tuple[str, ...]:
         """The technique, or those that auto chooses from."""
-        return (self.selects or SelectionConfig()).portfolio if self.technique == AUTO else (self.technique,)
+        return (
+            (self.selects or SelectionConfig()).portfolio
+            if self.technique == technique_section.AUTO
+            else (self.technique,)
+        )
 
     @property
     def selects(self) -> SelectionConfig | None:
         """Selection of techniques; None where there is one for all time steps."""
-        return (self.selection or SelectionConfig()) if self.technique == AUTO else None
+        return (self.selection or SelectionConfig()) if self.technique == technique_section.AUTO else None
 
     def _wrong_techniques(self) -> Iterator[Violation]:
         """Check what techniques need, and that the model can run them."""
@@ -205,10 +201,10 @@ class ApplicationConfig(Section):
                 execution.model, execution.lock, self.parameters.compat, execution.request_ahead
             ):
                 yield Violation("selection.parameters.every", message, _STOPS)
-        key = "selection.portfolio" if self.technique == AUTO else "technique"
+        key = "selection.portfolio" if self.technique == technique_section.AUTO else "technique"
         for technique in self.techniques:
-            yield from broken_parameters(technique, self.parameters, key)
-            for message in wrong_levels(
+            yield from technique_section.broken_parameters(technique, self.parameters, key)
+            for message in technique_section.wrong_levels(
                 technique,
                 execution.model,
                 execution.nowait,

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple
 
 from pydantic import Field
 
-from mlsim.scenario import cp_section, words
+from mlsim.scenario import cp_section, resources_section, words
 from mlsim.scenario.amount_types import Duration, NamedShares, Seconds
 from mlsim.scenario.field_types import POSITIVE, Count, Natural, OneOf, Switch, number
 from mlsim.scenario.policy_words import Policy
-from mlsim.scenario.resources_section import PowerCaps
 from mlsim.scenario.section_base import Parameters, Section, Violation
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ class BatchConfig(Section):
     """Whether a job's wait includes the wall time of the pass that starts it. Metrics then depend on the
     machine that simulates; the schedule does not.
     """
-    power_cap: PowerCaps | None = Field(None, examples=["20 kW"])
+    power_cap: resources_section.PowerCaps | None = Field(None, examples=["20 kW"])
     """No pass starts a job that would push the power of the machine above this (W). A list sets it anew from
     time to time. Needs platform.nodes.N.power. Where nodes (mapping core: cores) add unequal power when held,
     jobs ask for other resources, or the allocator is not first-fit: only with backfill none, greedy, or easy

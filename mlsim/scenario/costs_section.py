@@ -6,12 +6,10 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import Field
 
-from mlsim.scenario import words
+from mlsim.scenario import technique_section, words
 from mlsim.scenario.amount_types import PositiveWork, Seconds, Work, list_schema
-from mlsim.scenario.field_types import FieldType, Line, Natural, OneOf, number, whole
+from mlsim.scenario.field_types import FieldType, Line, Natural, OneOf, number, shown, whole
 from mlsim.scenario.section_base import Parameters, Section, Violation
-from mlsim.scenario.technique_section import ONE_QUEUE, technique_name
-from mlsim.scenario.unit_types import shown
 
 MOST_LISTED = 100_000_000
 """Iterations of a loop up to which each has a cost of its own in memory, whatever the profile."""
@@ -234,7 +232,7 @@ def has_linear_costs(costs: CostsConfig, n: int) -> bool:
     return n > MOST_LISTED and (of_job or costs.profile in linear)
 
 
-_TECHNIQUE = technique_name(selects=False)
+_TECHNIQUE = technique_section.technique_name(selects=False)
 
 
 def _read_portfolio(value: object) -> tuple[str, ...]:
@@ -338,11 +336,12 @@ class SelectionConfig(Section):
 
 def cannot_stop(model: str, lock: str, compat: str, request_ahead: int) -> Iterator[str]:
     """Yield why a loop cannot stop for a choice amid it."""
-    reads = words.ExecutionModel(model).entry.properties.reads if model in ONE_QUEUE else ()
-    if model not in ONE_QUEUE:
+    reads = words.ExecutionModel(model).entry.properties.reads if model in technique_section.ONE_QUEUE else ()
+    if model not in technique_section.ONE_QUEUE:
         yield (
             f"model {model} has several queues, or is your own, and only the rest of one can have another "
-            f"technique; allowed: models {', '.join(ONE_QUEUE)}, or choices between time steps, without every"
+            f"technique; allowed: models {', '.join(technique_section.ONE_QUEUE)}, or choices between time "
+            "steps, without every"
         )
     elif "lock" in reads and lock == words.LockOrder.POLLING:
         yield "who chooses holds the window, which has no order of turns with lock: polling; allowed: fifo"

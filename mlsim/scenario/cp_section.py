@@ -5,11 +5,9 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from mlsim.scenario.amount_types import Duration
-from mlsim.scenario.field_types import Count, Natural, OneOf, Pairs, Switch, mapping_of, number
-from mlsim.scenario.plugin_names import plugin_name
+from mlsim.scenario.field_types import Count, Natural, OneOf, Pairs, Switch, mapping_of, number, shown
 from mlsim.scenario.policy_words import Policy
-from mlsim.scenario.section_base import Parameters, Section, Violation
-from mlsim.scenario.unit_types import shown
+from mlsim.scenario.section_base import Parameters, Section, Violation, plugin_name
 from mlsim.scenario.words import Allocator, ClassSource, Dispatcher, PlanGoal, Predictor
 
 _OURS = (Dispatcher.CP, Dispatcher.LISTS)

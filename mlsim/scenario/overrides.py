@@ -1,17 +1,256 @@
-"""Keys given in other ways: by other names, such as earlier ones, and beside the file by ``--set``."""
+"""Problems of a scenario as messages for people; keys by other names, and beside the file by ``--set``."""
 
+import copy
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
 from mlsim.errors import InputError
 from mlsim.scenario import section_base
-from mlsim.scenario.plugin_names import PARAMETERS, CodeList, CodeType
-from mlsim.scenario.scenario_problems import look_up, unknown_key
+from mlsim.scenario.field_types import nearest, shown
 from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.scenario_text import Path, Problem, parse_value_text
-from mlsim.scenario.unit_types import shown
+
+
+class Advice(NamedTuple):
+    """Replacement for a key that scenarios do not have."""
+
+    key: str  # the key here, dotted; empty where there is none
+    text: str  # replacement or advice
+
+
+_ADVICE_OF_WORDS = {
+    "gpu gpus gres accelerators": Advice(
+        "platform.nodes.0.resources",
+        "write resources: {gpu: 4} in the node group; jobs ask for them by a column request_gpu, or "
+        "workload.request.resources: {gpu: 1}",
+    ),
+    "license licenses licence licences": Advice(
+        "platform.shared",
+        "write platform.shared: {matlab: 20}; jobs ask for them by a column request_matlab, or "
+        "workload.request.shared: {matlab: 1}",
+    ),
+    "feature features constraint constraints": Advice(
+        "platform.nodes.0.resources",
+        "constraints cannot be written yet; give the node groups a resource of that name with an amount "
+        "(resources: {bigmem: 64}), and jobs a column request_bigmem",
+    ),
+    "partition partitions queues": Advice(
+        "",
+        "partitions cannot be written yet, every node serves every job; give the node groups a resource per "
+        "partition (resources: {debug: 64}) and jobs a column request_debug, or simulate one partition's "
+        "nodes and jobs alone",
+    ),
+    "preempt preemption preempt_mode preempt_type preemptmode preempttype": Advice(
+        "", "preemption cannot be written yet, a job that has started keeps its nodes"
+    ),
+    "qos qoses": Advice(
+        "",
+        "classes of service are a column qos of the log, for tables of results; the order of jobs is "
+        "batch.policy: fairshare, linear with batch.weights, or a class in a file (./mine.py:Name)",
+    ),
+    "priority priorities priority_type prioritytype multifactor": Advice(
+        "batch.policy",
+        "write batch.policy: linear with batch.weights, fairshare, or a class in a file (./mine.py:Name)",
+    ),
+    "reservation reservations maintenance maintenances downtime drain": Advice(
+        "platform.drains", "write platform.drains: [{nodes: 0-7, start: 2 h, end: 4 h, announced: on}]"
+    ),
+    "log logs file swf joblog": Advice("workload.path", "write workload.path: FILE"),
+    "mem ram realmemory real_memory": Advice(
+        "platform.nodes.0.memory", "write memory: 257000 MiB in the node group"
+    ),
+    "cpu cpus cores_per_node cpus_per_node cpuspernode": Advice(
+        "platform.nodes.0.cores", "write cores: 64 in the node group"
+    ),
+    "walltime walltimes time_limit timelimit max_time maxtime": Advice(
+        "", "walltimes are read from the log; workload.estimates and batch.on_overrun say what they do"
+    ),
+    "scheduler algorithm schedulertype scheduler_type": Advice(
+        "batch.policy", "write batch.policy: FCFS and batch.backfill: easy"
+    ),
+    "burst_buffer burst_buffers burstbuffer filesystem storage": Advice(
+        "platform.shared", "write platform.shared: {burst_buffer: 400 TB, lustre: 2 TB/s}"
+    ),
+}
+_ADVICE = {word: advice for words, advice in _ADVICE_OF_WORDS.items() for word in words.split()}
+
+
+def advice_for(word: str) -> Advice | None:
+    """Return what to write in place of a key; None where nothing is known of it."""
+    return _ADVICE.get(word.casefold().replace("-", "_"))
+
+
+_ROUNDS = 5
+_VERY_LIKE = 0.9
+"""Similarity from which a key is suggested for an unknown one, whatever the latter means elsewhere."""
+_MANY = 100  # number of problems from which most are abbreviated, as long lists are not read
+
+
+def find_problems(value: dict[str, Any]) -> list[Problem]:
+    """List everything that is wrong with a scenario.
+
+    Rules between keys are checked only when each key is right by itself. So that they are reported along
+    with the rest, wrong keys are taken out (needed ones get an example value) and the check is repeated;
+    a rule that reads such a key is left for the next time.
+    """
+    problems: list[Problem] = []
+    wrong: list[Path] = []
+    value = copy.deepcopy(value)
+    for _ in range(_ROUNDS):
+        details = _errors(value)
+        if len(details) > _MANY:
+            return problems + _in_short(details)
+        known = wrong + [meant for detail in details if (meant := _meant(detail)) is not None]
+        problems += [_as_problem(detail) for detail in details if not _depends_on(detail, known)]
+        wrong = known + [detail["loc"] for detail in details]
+        for detail in details:
+            _mend(value, detail["loc"])
+        if not details:
+            break
+    return problems
+
+
+def _in_short(details: list[ErrorDetails]) -> list[Problem]:
+    """Report the first problems in full, and of the others only their kind."""
+    rest = [
+        Problem(detail["loc"], "unknown key" if detail["type"] == "extra_forbidden" else detail["msg"])
+        for detail in details[_MANY:]
+    ]
+    return [*map(_as_problem, details[:_MANY]), *rest]
+
+
+def _errors(value: dict[str, Any]) -> list[ErrorDetails]:
+    try:
+        Scenario.model_validate(value)
+    except ValidationError as error:
+        return [detail for detail in error.errors() if detail["type"] != "default_factory_not_called"]
+    return []
+
+
+def _depends_on(detail: ErrorDetails, wrong: list[Path]) -> bool:
+    """Return whether an error may be there only because other keys are wrong."""
+    key, context = detail["loc"], detail.get("ctx", {})
+    base = key[: len(key) - context.get("depth", 0)]
+    keys = [key, *(base + section_base.split_key(part) for part in context.get("involved", ()))]
+    return any(_overlap(key, bad) for key in keys for bad in wrong)
+
+
+def _overlap(key: Path, other: Path) -> bool:
+    shorter = min(len(key), len(other))
+    return key[:shorter] == other[:shorter]
+
+
+def _mend(value: dict[str, Any], key: Path) -> None:
+    """Remove a key or set it to an example value; if it is missing, do so with its section."""
+    place: Any = value
+    for part in key[:-1]:
+        # a section that is not there has its defaults
+        place = place.setdefault(part, {}) if isinstance(place, dict) else place[part]
+    holder, field = look_up(key)
+    if not key or holder is None:
+        return
+    if isinstance(key[-1], int):
+        place[key[-1]] = section_base.minimal(holder)
+    elif field is not None and field.is_required():
+        place[key[-1]] = section_base.example(field)
+    elif key[-1] in place:
+        del place[key[-1]]
+    elif field is not None and field.examples:
+        place[key[-1]] = section_base.example(field)
+    else:
+        _mend(value, key[:-1])
+
+
+def look_up(key: Path) -> tuple[type[section_base.Section] | None, FieldInfo | None]:
+    """Return the section that holds a key, and its field; None for what no scenario has."""
+    holder: type[section_base.Section] | None = Scenario
+    for part in key[:-1]:
+        if isinstance(part, str) and holder is not None:
+            field = section_base.fields_by_key(holder).get(part)
+            holder = section_base.field_section(field)[0] if field is not None else None
+    last = key[-1] if key else 0
+    if holder is None or isinstance(last, int):
+        return holder, None
+    return holder, section_base.fields_by_key(holder).get(last)
+
+
+def _as_problem(detail: ErrorDetails) -> Problem:
+    key, kind = detail["loc"], detail["type"]
+    if kind in ("value", "rule"):
+        return Problem(key, detail["ctx"]["text"])
+    if kind == "extra_forbidden":
+        return Problem(key, unknown_key(key))
+    if kind == "missing":
+        return Problem(key, f"missing; {_wanted(key)}")
+    if kind in ("model_type", "tuple_type"):
+        return Problem(key, f"{shown(detail['input'])} is not {_wanted_shape(key)}; {_wanted(key)}")
+    return Problem(key, detail["msg"])
+
+
+def _wanted_shape(key: Path) -> str:
+    _, field = look_up(key)
+    return (
+        "a list (entries start with '- ')" if field and section_base.field_section(field)[1] else "a mapping"
+    )
+
+
+def _wanted(key: Path) -> str:
+    """Return what is allowed at a key."""
+    holder, field = look_up(key)
+    kind = section_base.field_kind(field) if field is not None else None
+    if field is not None and kind is not None:
+        return f"allowed: {kind.allowed}; e.g. {key[-1]}: {section_base.example(field)}"
+    section, is_list = section_base.field_section(field) if field is not None else (holder, False)
+    keys = ", ".join(section_base.fields_by_key(section)) if section is not None else ""
+    return f"a list of entries with the keys: {keys}" if is_list else f"its keys: {keys}"
+
+
+def unknown_key(key: Path) -> str:
+    """Return that a key is not known, and which are."""
+    holder, _ = look_up(key)
+    fields = list(section_base.fields_by_key(holder)) if holder is not None else []
+    meant = nearest(str(key[-1]), fields, _VERY_LIKE)
+    if not meant and (advice := advice_for(str(key[-1]))) is not None:
+        meant = f" {advice.text};"
+    meant = meant or nearest(str(key[-1]), fields)
+    if not meant:
+        elsewhere = [name for name in _known_keys() if name.split(".")[-1] == key[-1]]
+        meant = f" did you mean {' or '.join(map(repr, elsewhere[:3]))}?" if elsewhere else ""
+    return f"unknown key;{meant} allowed: {', '.join(fields)}"
+
+
+@cache
+def _known_keys() -> tuple[str, ...]:
+    """Return the dotted keys that scenarios may have."""
+    return tuple(_all_keys(Scenario, ""))
+
+
+def _all_keys(section: type[section_base.Section], prefix: str) -> Iterator[str]:
+    for key, field in section_base.fields_by_key(section).items():
+        inner, is_list = section_base.field_section(field)
+        yield prefix + key
+        if inner is not None:
+            yield from _all_keys(inner, f"{prefix}{key}.{'0.' * is_list}")
+
+
+def _meant(detail: ErrorDetails) -> Path | None:
+    """Return the key that an unknown one was probably meant to be."""
+    key = detail["loc"]
+    if detail["type"] != "extra_forbidden":
+        return None
+    holder, _ = look_up(key)
+    fields = section_base.fields_by_key(holder) if holder is not None else {}
+    advice = None if nearest(str(key[-1]), fields, _VERY_LIKE) else advice_for(str(key[-1]))
+    if advice is not None:
+        return section_base.split_key(advice.key) or None
+    hint = nearest(str(key[-1]), fields)
+    return next(((*key[:-1], field) for field in fields if repr(field) in hint), None)
 
 
 def parse_override(text: str) -> tuple[str, object]:
@@ -77,15 +316,15 @@ def _put(value: dict[str, Any], key: Path, new: object) -> str:
     return ""
 
 
-def _code_kind(key: Path) -> tuple[Path, CodeType] | None:
+def _code_kind(key: Path) -> tuple[Path, section_base.CodeType] | None:
     """Return the key of the name of code that a key is about the parameters of, and its kind."""
-    for depth in (place for place, part in enumerate(key) if part == PARAMETERS and place):
+    for depth in (place for place, part in enumerate(key) if part == section_base.PARAMETERS and place):
         named = key[:depth]
         _, field = look_up(named[:-1] if isinstance(named[-1], int) else named)
         kind = None if field is None else section_base.field_kind(field)
-        if isinstance(kind, CodeList) and isinstance(named[-1], int):
+        if isinstance(kind, section_base.CodeList) and isinstance(named[-1], int):
             return named, kind.each
-        if isinstance(kind, CodeType):
+        if isinstance(kind, section_base.CodeType):
             return named, kind
     return None
 

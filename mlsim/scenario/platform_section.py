@@ -6,10 +6,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from mlsim.scenario import amount_types, resources_section
+from mlsim.scenario import amount_types, resources_section, words
 from mlsim.scenario.field_types import FieldType, Line, Natural, OneOf, Switch, number, whole
 from mlsim.scenario.section_base import Section, Violation, fields_by_key
-from mlsim.scenario.words import Topology
 
 _PORTS = whole(2, 128)
 
@@ -40,7 +39,7 @@ class EdgeConfig(Section):
 class NetworkConfig(Section):
     """Network costs of a message between two PEs."""
 
-    topology: OneOf[Topology] = Topology.FULLY_CONNECTED
+    topology: OneOf[words.Topology] = words.Topology.FULLY_CONNECTED
     """How nodes are connected; `mlsim list topologies` explains each. A message takes the route with the
     fewest links.
     """
@@ -77,11 +76,11 @@ class NetworkConfig(Section):
     def capacity(self) -> float:
         """The most nodes that the topology holds; infinity if there is no limit."""
         match self.topology:
-            case Topology.FAT_TREE:
+            case words.Topology.FAT_TREE:
                 return (self.ports or 0) ** 3 // 4
-            case Topology.DRAGONFLY:
+            case words.Topology.DRAGONFLY:
                 return (self.groups or 0) * (self.routers or 0) * (self.nodes_per_router or 0)
-            case Topology.TORUS:
+            case words.Topology.TORUS:
                 return math.prod(self.dimensions or (0,))
             case _:
                 return math.inf
@@ -96,7 +95,7 @@ class NetworkConfig(Section):
         for key in OWN_KEYS:
             if key in given and key not in possible:
                 yield Violation(key, self._stray(key), ("topology",))
-        if self.topology is Topology.EDGE_LIST and len(given & {"edges", "path"}) != 1:
+        if self.topology is words.Topology.EDGE_LIST and len(given & {"edges", "path"}) != 1:
             found = "given together with path" if "path" in given else "missing"
             message = f"{found}; topology: edge-list needs one of edges (a list of links) and path (a file)"
             yield Violation("edges", message, ("topology", "path"))
@@ -108,13 +107,13 @@ class NetworkConfig(Section):
         return f"not for topology: {self.topology}{takes}; only {owner} has {key}"
 
 
-TOPOLOGY_KEYS: dict[Topology, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    Topology.FULLY_CONNECTED: ((), ()),
-    Topology.STAR: ((), ()),
-    Topology.FAT_TREE: (("ports",), ("ports",)),
-    Topology.DRAGONFLY: (("groups", "routers", "nodes_per_router"),) * 2,
-    Topology.TORUS: (("dimensions",), ("dimensions",)),
-    Topology.EDGE_LIST: ((), ("edges", "path")),
+TOPOLOGY_KEYS: dict[words.Topology, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    words.Topology.FULLY_CONNECTED: ((), ()),
+    words.Topology.STAR: ((), ()),
+    words.Topology.FAT_TREE: (("ports",), ("ports",)),
+    words.Topology.DRAGONFLY: (("groups", "routers", "nodes_per_router"),) * 2,
+    words.Topology.TORUS: (("dimensions",), ("dimensions",)),
+    words.Topology.EDGE_LIST: ((), ("edges", "path")),
 }
 """The keys that each topology needs, and all that it may have besides those of every network."""
 
@@ -274,11 +273,11 @@ def _too_small(network: NetworkConfig, nodes: int) -> tuple[str, str]:
     """Return the key that determines the capacity of a topology, and why it does not hold so many nodes."""
     capacity = int(network.capacity)
     match network.topology:
-        case Topology.FAT_TREE:
+        case words.Topology.FAT_TREE:
             key, name = "ports", f"a fat-tree of switches with {network.ports} ports"
             ports = next((ports for ports in range(2, 129, 2) if ports**3 // 4 >= nodes), None)
             advice = f"{ports} ports hold {ports**3 // 4}" if ports else "128 ports, the most, hold 524288"
-        case Topology.DRAGONFLY:
+        case words.Topology.DRAGONFLY:
             key, routers, each = "groups", network.routers or 1, network.nodes_per_router or 1
             name = f"a dragonfly of {network.groups} groups x {routers} routers x {each} nodes"
             groups = -(-nodes // (routers * each))

@@ -7,11 +7,10 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from mlsim.scenario import unit_types
+from mlsim.scenario import field_types, words
 from mlsim.scenario.amount_types import Power, Size, amount, amount_text, list_schema
 from mlsim.scenario.field_types import Count, FieldType, OneOf, Pairs, mapping_of, whole
 from mlsim.scenario.section_base import Section, Violation
-from mlsim.scenario.words import MemorySource
 
 CORES, MEMORY = "cores", "memory"
 RESOURCE_NAME = r"[a-z][a-z0-9_-]*"
@@ -37,7 +36,7 @@ def resource_name(name: object) -> str:
     if name in (CORES, MEMORY):
         raise ValueError(f"{name} has a key of its own")
     if not isinstance(name, str) or not re.fullmatch(RESOURCE_NAME, name):
-        raise ValueError(f"{unit_types.shown(name)} is no name of a resource")
+        raise ValueError(f"{field_types.shown(name)} is no name of a resource")
     return name
 
 
@@ -49,7 +48,7 @@ def _amount_of(name: object, value: object) -> tuple[str, int]:
     try:
         return resource, _COUNT.parse(value)
     except ValueError as error:
-        raise unit_types.AdviceError(f"{name}: {error}") from error
+        raise field_types.AdviceError(f"{name}: {error}") from error
 
 
 _NAMES = {"propertyNames": {"pattern": f"^{RESOURCE_NAME}$"}}
@@ -63,7 +62,7 @@ ResourceAmounts = Annotated[
 ]
 
 
-_DIMENSIONS = {"B": unit_types.SIZE, "bit/s": unit_types.BANDWIDTH}
+_DIMENSIONS = {"B": field_types.SIZE, "bit/s": field_types.BANDWIDTH}
 _COUNTED_IN = {"": "", "B": "MB", "bit/s": "Mbit/s"}
 _MEGA = 1_000_000
 _MOST = 1e18
@@ -96,25 +95,25 @@ def _share_of(name: object, value: object) -> tuple[str, Share]:
     try:
         return resource, value if isinstance(value, Share) else _read_share(value)
     except ValueError as error:
-        raise unit_types.AdviceError(f"{resource}: {error}") from error
+        raise field_types.AdviceError(f"{resource}: {error}") from error
 
 
 def _read_share(value: object) -> Share:
     if not isinstance(value, str):
         return Share(_COUNT.parse(value), "")
     if not re.search(r"[A-Za-z]", value):
-        raise ValueError(f"{unit_types.shown(value)} has no unit; write a number of things without quotes")
-    size, base = unit_types.parse_value(value, unit_types.SIZE, unit_types.BANDWIDTH)
+        raise ValueError(f"{field_types.shown(value)} has no unit; write a number of things without quotes")
+    size, base = field_types.parse_value(value, field_types.SIZE, field_types.BANDWIDTH)
     if not 0 <= size <= _MOST:
-        raise ValueError(f"{unit_types.shown(value)} is out of range; allowed: 0 to {_MOST:.0e} {base}")
+        raise ValueError(f"{field_types.shown(value)} is out of range; allowed: 0 to {_MOST:.0e} {base}")
     return Share(size, base)
 
 
 def _written(share: Share) -> object:
-    return unit_types.format_value(share.value, _DIMENSIONS[share.base]) if share.base else int(share.value)
+    return field_types.format_value(share.value, _DIMENSIONS[share.base]) if share.base else int(share.value)
 
 
-_SHARE = {"anyOf": [_COUNT.json(), amount_text(unit_types.SIZE, unit_types.BANDWIDTH, needs_unit=True)]}
+_SHARE = {"anyOf": [_COUNT.json(), amount_text(field_types.SIZE, field_types.BANDWIDTH, needs_unit=True)]}
 SharedShares = Annotated[
     SharedAmounts,
     mapping_of(
@@ -134,7 +133,7 @@ class RequestConfig(Section):
     """Cores of a unit where a processor of the log is a unit (mapping: core). AccaSim's machine of HPC2N has
     2.
     """
-    memory: OneOf[MemorySource] = MemorySource.NONE
+    memory: OneOf[words.MemorySource] = words.MemorySource.NONE
     """Which memory (KB a processor) of an SWF log a unit asks for: requested (field 10), used (field 7), or
     none.
     """
@@ -172,7 +171,7 @@ class PowerConfig(Section):
 
 
 Levels = tuple[tuple[float, float], ...]
-_TIME, _POWER = amount(unit_types.TIME), amount(unit_types.POWER, positive=True)
+_TIME, _POWER = amount(field_types.TIME), amount(field_types.POWER, positive=True)
 
 
 def _read_levels(value: object) -> Levels:
@@ -180,10 +179,10 @@ def _read_levels(value: object) -> Levels:
     if not isinstance(value, list | tuple):
         return ((0.0, _POWER.parse(value)),)
     if not value or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in value):
-        raise ValueError(f"{unit_types.shown(value)} is no list of pairs")
+        raise ValueError(f"{field_types.shown(value)} is no list of pairs")
     levels = tuple((_TIME.parse(time), _POWER.parse(power)) for time, power in value)
     if any(later <= time for (time, _), (later, _) in pairwise(levels)):
-        raise ValueError(f"{unit_types.shown(value)} is not in order of time")
+        raise ValueError(f"{field_types.shown(value)} is not in order of time")
     return levels
 
 

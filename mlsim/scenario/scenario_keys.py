@@ -5,26 +5,12 @@ from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from mlsim.scenario.application_section import ApplicationConfig, ExecutionConfig
-from mlsim.scenario.batch_section import BatchConfig, CoordinationConfig
-from mlsim.scenario.costs_section import READS, SelectionConfig
+from mlsim.scenario import application_section, batch_section, costs_section, section_base, words
 from mlsim.scenario.field_types import FieldType
-from mlsim.scenario.plugin_names import PARAMETERS, CodeType, user_function
 from mlsim.scenario.policy_words import Policy
 from mlsim.scenario.scenario_schema import Scenario
-from mlsim.scenario.section_base import Parameters, Section, field_kind, field_section, fields_by_key, meaning
+from mlsim.scenario.section_base import CodeType, Parameters, Section
 from mlsim.scenario.technique_section import AUTO, READERS, properties_of, split_technique
-from mlsim.scenario.words import (
-    AnswerRule,
-    ApplicationModel,
-    Backfill,
-    Compat,
-    ExecutionModel,
-    KnownCosts,
-    LockOrder,
-    RequestRule,
-    SelectionMethod,
-)
 
 
 class Option(NamedTuple):
@@ -58,7 +44,7 @@ def dotted_keys() -> list[str]:
         if option.named:
             found[f"{option.key}.*"] = None
         if option.code_key:
-            own = (option.code_key, PARAMETERS, f"{PARAMETERS}.*")
+            own = (option.code_key, section_base.PARAMETERS, f"{section_base.PARAMETERS}.*")
             found |= dict.fromkeys(f"{option.key}.{part}" for part in own)
     return list(found)
 
@@ -68,16 +54,18 @@ def _walk(section: type[Section], prefix: str, *, inside: bool) -> Iterator[Opti
     is_mapping = issubclass(section, Parameters)
     for name, field in section.model_fields.items():
         key = field.alias or name
-        inner, is_list = field_section(field)
-        kind = field_kind(field)
+        inner, is_list = section_base.field_section(field)
+        kind = section_base.field_kind(field)
         if kind is not None and inside is is_mapping:
             default = default_text(field, kind)
             named = kind.json().get("type") == "object"
             code_key = kind.key if isinstance(kind, CodeType) else ""
-            yield Option(prefix + key, kind.allowed, default, meaning(section, name), named, code_key)
+            yield Option(
+                prefix + key, kind.allowed, default, section_base.meaning(section, name), named, code_key
+            )
         elif inner is not None and issubclass(inner, Parameters) and not inside:
-            allowed = f"a mapping of {', '.join(fields_by_key(inner))}"
-            description = f"{meaning(section, name)} `mlsim list parameters` explains each."
+            allowed = f"a mapping of {', '.join(section_base.fields_by_key(inner))}"
+            description = f"{section_base.meaning(section, name)} `mlsim list parameters` explains each."
             yield Option(f"{prefix}{key}", allowed, "", description, is_mapping=True)
         elif inner is not None:
             yield from _walk(inner, f"{prefix}{key}.{'N.' * is_list}", inside=inside)
@@ -104,7 +92,7 @@ def json_schema() -> dict[str, Any]:
     for section in _sections(Scenario):
         part = schema if section is Scenario else schema["$defs"][section.__name__]
         for name, field in section.model_fields.items():
-            _tidy(part["properties"][field.alias or name], field, meaning(section, name))
+            _tidy(part["properties"][field.alias or name], field, section_base.meaning(section, name))
     for section in _sections(Scenario):
         for names, mark in ((section.old_keys, {"deprecated": True}), (section.other_names, {})):
             for name, key in names.items():
@@ -116,7 +104,7 @@ def json_schema() -> dict[str, Any]:
 def _properties(schema: dict[str, Any], section: type[Section], key: str) -> dict[str, Any]:
     """Return the schema's properties of the section that a key below another one stands in."""
     for part in key.split(".")[:-1]:
-        inner, _ = field_section(fields_by_key(section)[part])
+        inner, _ = section_base.field_section(section_base.fields_by_key(section)[part])
         assert inner is not None, key
         section = inner
     found: dict[str, Any] = schema["$defs"][section.__name__]["properties"]
@@ -126,7 +114,7 @@ def _properties(schema: dict[str, Any], section: type[Section], key: str) -> dic
 def _sections(section: type[Section]) -> Iterator[type[Section]]:
     yield section
     for field in section.model_fields.values():
-        inner, _ = field_section(field)
+        inner, _ = section_base.field_section(field)
         if inner is not None:
             yield from _sections(inner)
 
@@ -137,7 +125,7 @@ def _tidy(part: dict[str, Any], field: FieldInfo, description: str) -> None:
         rest = part | {"description": description}
         part.clear()
         part.update(sorted(rest.items()))
-    kind = field_kind(field)
+    kind = section_base.field_kind(field)
     part.pop("title", None)
     default = part.pop("default", None)
     if kind is not None and default is not None:
@@ -161,7 +149,7 @@ def warnings_of(scenario: Scenario, *, repetitions: int | None = None) -> list[s
     """
     application = scenario.application
     lines = [*_of_batch(scenario.batch), *_of_coordination(scenario.coordination)]
-    if application.model is ApplicationModel.LOOP:
+    if application.model is words.ApplicationModel.LOOP:
         lines += [*_of_models(application.execution), *_of_techniques(application)]
         if application.selects is not None:
             key, steps = "application.time_steps", application.time_steps
@@ -181,13 +169,13 @@ def _unread(section: Section, prefix: str, keys: tuple[str, ...], reader: str, r
 
 _OF_POLICIES = {"deadline_factor": Policy.EDF, "weights": Policy.LINEAR, "fairshare": Policy.FAIRSHARE}
 _OF_BACKFILL = {
-    ("backfill_order",): (Backfill.GREEDY, Backfill.EASY),
-    ("reservations", "easy"): (Backfill.EASY,),
-    ("compression",): (Backfill.CONSERVATIVE,),
+    ("backfill_order",): (words.Backfill.GREEDY, words.Backfill.EASY),
+    ("reservations", "easy"): (words.Backfill.EASY,),
+    ("compression",): (words.Backfill.CONSERVATIVE,),
 }
 
 
-def _of_batch(batch: BatchConfig) -> Iterator[str]:
+def _of_batch(batch: batch_section.BatchConfig) -> Iterator[str]:
     """Name keys that neither the policies nor the rule of backfilling read."""
     for key, policy in _OF_POLICIES.items():
         if policy not in batch.policies:
@@ -198,34 +186,34 @@ def _of_batch(batch: BatchConfig) -> Iterator[str]:
             yield from _unread(batch, "batch", keys, f"backfill: {' or '.join(rules)}", reason)
 
 
-def _of_coordination(coordination: CoordinationConfig) -> Iterator[str]:
+def _of_coordination(coordination: batch_section.CoordinationConfig) -> Iterator[str]:
     """Name keys that only coordination, or requests for nodes, would read."""
     place = "coordination"
     if not coordination.rca:
         yield from _unread(coordination, place, ("latency",), "rca: on", "coordination.rca is off")
-    if coordination.requests is RequestRule.NEVER:
+    if coordination.requests is words.RequestRule.NEVER:
         reason, keys = "coordination.requests is never", ("answer", "tolerance", "reclaim")
         yield from _unread(coordination, place, keys, "requests: head-of-queue", reason)
-    elif coordination.answer is not AnswerRule.TOLERANCE:
+    elif coordination.answer is not words.AnswerRule.TOLERANCE:
         reason = f"coordination.answer is {coordination.answer}"
         yield from _unread(coordination, place, ("tolerance",), "answer: tolerance", reason)
 
 
-def _of_models(execution: ExecutionConfig) -> Iterator[str]:
+def _of_models(execution: application_section.ExecutionConfig) -> Iterator[str]:
     """Name costs and options that the execution model does not read."""
     place, properties = "application.execution", properties_of(execution.model)
     if properties is None:
         return  # its reads are known once it is executed
-    for key in dict.fromkeys(key for model in ExecutionModel for key in model.entry.properties.reads):
+    for key in dict.fromkeys(key for model in words.ExecutionModel for key in model.entry.properties.reads):
         if key not in properties.reads:
-            models = [model for model in ExecutionModel if key in model.entry.properties.reads]
+            models = [model for model in words.ExecutionModel if key in model.entry.properties.reads]
             reader = f"{'models' if len(models) > 1 else 'model'} {', '.join(models)}"
             yield from _unread(execution, place, (key,), reader, f"{place}.model is {execution.model}")
-    if "lock" in properties.reads and execution.lock is LockOrder.FIFO:
+    if "lock" in properties.reads and execution.lock is words.LockOrder.FIFO:
         yield from _unread(execution, place, ("lock_retry",), "lock: polling", f"{place}.lock is fifo")
 
 
-def _of_techniques(application: ApplicationConfig) -> Iterator[str]:
+def _of_techniques(application: application_section.ApplicationConfig) -> Iterator[str]:
     """Name parameters that the technique does not read."""
     chosen = [level for name in application.techniques for level in split_technique(name)]
     reason = f"application.technique is {application.technique}"
@@ -233,28 +221,30 @@ def _of_techniques(application: ApplicationConfig) -> Iterator[str]:
         yield from _unread(application, "application", ("selection",), f"technique {AUTO}", reason)
     else:
         reason = f"none of application.selection.portfolio ({', '.join(application.techniques)}) does"
-    of_user = any(map(user_function, chosen))  # one that is a class may have its chunks timed in pieces
+    of_user = any(
+        map(section_base.user_function, chosen)
+    )  # one that is a class may have its chunks timed in pieces
     parameters, place = application.parameters, "application.parameters"
     for key, readers in READERS.items():
-        words = f"{'techniques' if len(readers) > 1 else 'technique'} {', '.join(readers)}"
+        names = f"{'techniques' if len(readers) > 1 else 'technique'} {', '.join(readers)}"
         if not set(readers) & set(chosen) and not (key == "pieces" and of_user):
-            yield from _unread(parameters, place, (key,), words, reason)
-        elif key == "first_chunk" and parameters.compat is not Compat.NONE:
-            yield from _unread(parameters, place, (key,), f"{words} and compat: none", reason)
+            yield from _unread(parameters, place, (key,), names, reason)
+        elif key == "first_chunk" and parameters.compat is not words.Compat.NONE:
+            yield from _unread(parameters, place, (key,), f"{names} and compat: none", reason)
 
 
-def _of_methods(selection: SelectionConfig, steps_key: str, steps: int) -> Iterator[str]:
+def _of_methods(selection: costs_section.SelectionConfig, steps_key: str, steps: int) -> Iterator[str]:
     """Name keys that the method of choosing does not read, and a method that has nothing to learn from."""
     place, parameters, method = "application.selection", selection.parameters, selection.method
-    if parameters.costs is KnownCosts.PROFILE and parameters.is_set("samples"):
+    if parameters.costs is words.KnownCosts.PROFILE and parameters.is_set("samples"):
         reason = f"{place}.parameters.costs is profile"
         yield from _unread(parameters, f"{place}.parameters", ("samples",), "costs: measured", reason)
     else:
-        for name, reader in READS.items():
+        for name, reader in costs_section.READS.items():
             if reader is not method:
                 reason = f"{place}.method is {method}"
                 yield from _unread(parameters, f"{place}.parameters", (name,), f"method {reader}", reason)
-    if steps <= 1 and method is not SelectionMethod.RANDOM and not selection.chooses_within:
+    if steps <= 1 and method is not words.SelectionMethod.RANDOM and not selection.chooses_within:
         yield (
             f"{place}.method {method} learns from earlier time steps, and {steps_key} is 1: every loop takes "
             "the technique that the method begins with"

@@ -1,6 +1,7 @@
 """Scenario files, texts and mappings to scenarios."""
 
 import copy
+import difflib
 import json
 import marshal
 import os
@@ -15,14 +16,18 @@ from pydantic import ValidationError
 
 from mlsim._files import expanded, is_directory, is_file, is_there, named, read_text
 from mlsim.errors import InputError
-from mlsim.scenario.overrides import apply_overrides, rename_keys, renamed_overrides, uses_aliases
-from mlsim.scenario.scenario_problems import find_problems
+from mlsim.scenario import field_types, simulation_demand
+from mlsim.scenario.overrides import (
+    apply_overrides,
+    find_problems,
+    rename_keys,
+    renamed_overrides,
+    uses_aliases,
+)
 from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.scenario_text import Document, Problem, parse_text, plain
 from mlsim.scenario.scenario_text import Path as Key
 from mlsim.scenario.section_base import Section, field_kind, split_key
-from mlsim.scenario.simulation_demand import check_machine
-from mlsim.scenario.unit_types import shown
 
 _KEY = "read_in"
 _BESIDE = "versions.json"
@@ -187,7 +192,7 @@ def _build(
     value = document.value
     if not isinstance(value, dict):
         keys = ", ".join(Scenario.model_fields)
-        found = "empty" if value is None else f"a scenario is a mapping, this is {shown(value)}"
+        found = "empty" if value is None else f"a scenario is a mapping, this is {field_types.shown(value)}"
         raise InputError(f"{source}: {found}; its keys: {keys}")
     earlier = earlier_directories(directory / Path(source).name)
     document = _with_todays_keys(document, notes=not earlier)
@@ -207,7 +212,7 @@ def _build(
         problems = [_pointing_to_studies(p) if p.key in several else p for p in problems]
         raise InputError(_report(problems, document, source, given))
     scenario = scenario.located(directory, source, earlier)
-    check_machine(scenario)
+    simulation_demand.check_machine(scenario)
     return scenario
 
 
@@ -307,8 +312,6 @@ def _located(
 
 
 def _similar_file(path: Path) -> str:
-    import difflib
-
     try:
         names = [item.name for item in path.parent.iterdir()]
     except (OSError, ValueError):

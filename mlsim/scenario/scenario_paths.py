@@ -10,10 +10,10 @@ from typing import Any, Literal, cast
 
 from mlsim._files import expanded, is_directory, is_file, named, read_bytes
 from mlsim.errors import InputError
-from mlsim.scenario.plugin_names import parameters_of, user_function, with_parameters
+from mlsim.scenario.field_types import nearest
 from mlsim.scenario.scenario_schema import Scenario
+from mlsim.scenario.section_base import parameters_of, user_function, with_parameters
 from mlsim.scenario.technique_section import split_technique
-from mlsim.scenario.unit_types import nearest
 from mlsim.scenario.words import ApplicationModel
 
 Sort = Literal["class", "function", "class or function"]  # kinds of code that a scenario may name in a file

@@ -10,37 +10,22 @@ from typing import Annotated
 from pydantic import Field, PrivateAttr
 
 from mlsim._files import HeldFile
+from mlsim.scenario import words
 from mlsim.scenario.amount_types import JobNumbers, TimeWindow
 from mlsim.scenario.application_section import ApplicationConfig
 from mlsim.scenario.batch_section import BatchConfig, CoordinationConfig, replay_obstacle
 from mlsim.scenario.field_types import Name, Natural, OneOf, Paragraph, Switch
 from mlsim.scenario.platform_section import PlatformConfig
-from mlsim.scenario.plugin_names import plugin_list
 from mlsim.scenario.resources_section import CORES, MEMORY
-from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.section_base import Section, Violation, plugin_list
 from mlsim.scenario.technique_section import RELEASING, properties_of
-from mlsim.scenario.words import (
-    ApplicationModel,
-    Backfill,
-    Dispatcher,
-    EasyRule,
-    Engine,
-    FailureRule,
-    Mapping,
-    MemorySource,
-    ReleasedNodes,
-    RequestRule,
-    TraceLevel,
-    TraceRows,
-    WorkloadFormat,
-)
 from mlsim.scenario.workload_section import WorkloadConfig
 
 
 class OutputConfig(Section):
     """Output of a run."""
 
-    trace: OneOf[TraceLevel] = TraceLevel.NONE
+    trace: OneOf[words.TraceLevel] = words.TraceLevel.NONE
     """Detail of the OTF2 trace: none, jobs (queue and jobs), nodes (also what each node does), chunks (also
     every chunk of every PE) or messages (also how PEs get them: requests and replies, or atomics on windows).
     """
@@ -59,7 +44,7 @@ class OutputConfig(Section):
     """
     trace_jobs: JobNumbers | None = Field(None, examples=[[17, 18]])
     """Numbers of the jobs that the trace shows; metrics are those of all. Default: all jobs."""
-    trace_rows: OneOf[TraceRows] = TraceRows.AUTO
+    trace_rows: OneOf[words.TraceRows] = words.TraceRows.AUTO
     """Rows of the trace, each of which takes two files: cores (at the levels jobs and nodes those of a node
     are one row where jobs have their nodes to themselves), nodes (one row each, with the chunks of its cores
     shown together), or auto: cores up to 997 rows, beyond that nodes, or several nodes in a row.
@@ -84,11 +69,11 @@ class OutputConfig(Section):
         if self.trace_details and not self.trace.shows_chunks:
             message = "adds details of chunks, and needs trace: chunks; try trace: chunks, or leave it out"
             yield Violation("trace_details", message, ("trace",))
-        if self.trace_rows is TraceRows.NODES and self.trace is TraceLevel.MESSAGES:
+        if self.trace_rows is words.TraceRows.NODES and self.trace is words.TraceLevel.MESSAGES:
             message = "has no rows of single PEs, whose requests trace: messages shows; try trace: chunks"
             yield Violation("trace_rows", message, ("trace",))
         for key in ("trace_apart", "trace_rows", "trace_window", "trace_jobs"):
-            if self.trace is TraceLevel.NONE and self.is_set(key):
+            if self.trace is words.TraceLevel.NONE and self.is_set(key):
                 message = "is about a trace, and needs one; try trace: jobs, or leave it out"
                 yield Violation(key, message, ("trace",))
 
@@ -161,7 +146,7 @@ class Scenario(Section):
     def with_jobs(self, jobs: HeldFile) -> Scenario:
         """Return the same scenario with the jobs of a file that lasts as long as the scenario does."""
         log = self.workload.model_copy(
-            update={"path": str(jobs.path), "format": WorkloadFormat.PARQUET, "generate": None}
+            update={"path": str(jobs.path), "format": words.WorkloadFormat.PARQUET, "generate": None}
         )
         copy = self.model_copy(update={"workload": log})
         copy._origin = replace(self._origin, jobs=jobs)
@@ -170,14 +155,14 @@ class Scenario(Section):
     def broken_rules(self) -> Iterator[Violation]:
         """Check mapping against cores, coordination against the model, PEs against cores."""
         obstacle = replay_obstacle(self)
-        if self.batch.engine is Engine.REPLAY and obstacle is not None:
+        if self.batch.engine is words.Engine.REPLAY and obstacle is not None:
             key, needed = obstacle
             message = (
                 f"replay simulates rigid jobs alone and needs {key}: {needed}; try engine: auto or simpy"
             )
             yield Violation("batch.engine", message, (key,))
-        if self.coordination.released_nodes is ReleasedNodes.SHORT_FIRST and (
-            self.batch.backfill is Backfill.CONSERVATIVE or self.batch.reservations > 1
+        if self.coordination.released_nodes is words.ReleasedNodes.SHORT_FIRST and (
+            self.batch.backfill is words.Backfill.CONSERVATIVE or self.batch.reservations > 1
         ):
             message = "short-first respects one reservation at most; try batch.reservations: 1, or any"
             yield Violation("coordination.released_nodes", message, ("batch.backfill", "batch.reservations"))
@@ -185,34 +170,40 @@ class Scenario(Section):
         cores = sorted({group.cores for group in self.platform.nodes})
         yield from self._broken_requests()
         nodes = tuple(f"platform.nodes.{row}.cores" for row in range(len(self.platform.nodes)))
-        if self.workload.mapping is Mapping.PACKED and len(cores) > 1:
+        if self.workload.mapping is words.Mapping.PACKED and len(cores) > 1:
             counts = ", ".join(map(str, cores))
             message = (
                 f"packed needs nodes with equally many cores, and the groups have {counts}; try mapping: core"
             )
             yield Violation("workload.mapping", message, nodes)
-        if self.coordination.requests is not RequestRule.NEVER and self.workload.mapping is Mapping.CORE:
+        if (
+            self.coordination.requests is not words.RequestRule.NEVER
+            and self.workload.mapping is words.Mapping.CORE
+        ):
             message = "asks for whole nodes, and jobs share nodes; try workload.mapping: packed or node"
             yield Violation("coordination.requests", message, ("workload.mapping",))
         model = self.application.execution.model
         properties = properties_of(model)  # of the user's own, those are looked at in a run
         releases = properties is None or properties.releases
-        if self.coordination.requests is not RequestRule.NEVER and not releases:
+        if self.coordination.requests is not words.RequestRule.NEVER and not releases:
             allowed = ", ".join(RELEASING)
             message = f"nodes cannot leave a loop under execution model {model}; allowed models: {allowed}"
             yield Violation("coordination.requests", message, ("application.execution.model",))
-        if self.coordination.rca and self.application.model is ApplicationModel.RIGID:
+        if self.coordination.rca and self.application.model is words.ApplicationModel.RIGID:
             message = (
                 "on, but a rigid job has no idle nodes to release; write application.model: loop, or rca: off"
             )
             yield Violation("coordination.rca", message, ("application.model",))
-        if self.platform.perturbations and self.application.model is ApplicationModel.RIGID:
+        if self.platform.perturbations and self.application.model is words.ApplicationModel.RIGID:
             message = (
                 "only loops can be slowed down, the run time of a rigid job is fixed; write "
                 "application.model: loop, or take it out"
             )
             yield Violation("platform.perturbations", message, ("application.model",))
-        if self.batch.on_failure is FailureRule.RESUME and self.application.model is ApplicationModel.LOOP:
+        if (
+            self.batch.on_failure is words.FailureRule.RESUME
+            and self.application.model is words.ApplicationModel.LOOP
+        ):
             message = (
                 "resume: a loop keeps no record of which chunks its lost nodes had done; allowed for loops: "
                 "die, restart"
@@ -233,13 +224,13 @@ class Scenario(Section):
         if not rows:
             return
         key = f"platform.drains.{rows[0]}.announced"
-        if isinstance(batch.dispatcher, Dispatcher) and batch.dispatcher.solves:
+        if isinstance(batch.dispatcher, words.Dispatcher) and batch.dispatcher.solves:
             message = (
                 f"{batch.dispatcher} plans as if its nodes were there for ever; allowed: off, or one of the "
                 "dispatchers queue, prb, reject, and plugins"
             )
             yield Violation(key, message, ("batch.dispatcher",))
-        several = batch.backfill is Backfill.CONSERVATIVE or batch.reservations > 1
+        several = batch.backfill is words.Backfill.CONSERVATIVE or batch.reservations > 1
         if batch.power_cap is not None and several:
             message = (
                 "under a power cap, dispatchers plan around drains with one reservation at most; try "
@@ -250,15 +241,15 @@ class Scenario(Section):
     def _broken_easy(self) -> Iterator[Violation]:
         """Reject options that the emulated EASY variant does not support."""
         easy = self.batch.easy
-        if self.batch.backfill is not Backfill.EASY or easy is EasyRule.STANDARD:
+        if self.batch.backfill is not words.Backfill.EASY or easy is words.EasyRule.STANDARD:
             return
-        if self.coordination.released_nodes is ReleasedNodes.SHORT_FIRST:
+        if self.coordination.released_nodes is words.ReleasedNodes.SHORT_FIRST:
             message = f"short-first respects the standard EASY's reservation, not that of {easy}; try any"
             yield Violation("coordination.released_nodes", message, ("batch.easy", "batch.backfill"))
-        if easy is EasyRule.CQSIM and self.application.model is ApplicationModel.LOOP:
+        if easy is words.EasyRule.CQSIM and self.application.model is words.ApplicationModel.LOOP:
             message = "cqsim judges jobs by their actual run times, and a loop's is not known; try standard"
             yield Violation("batch.easy", message, ("application.model", "batch.backfill"))
-        if easy is EasyRule.EASY_BF and self.batch.power_cap is not None:
+        if easy is words.EasyRule.EASY_BF and self.batch.power_cap is not None:
             message = "easy_bf reserves nodes, and no power; try standard"
             yield Violation("batch.easy", message, ("batch.power_cap", "batch.backfill"))
         if any(drain.announced for drain in self.platform.drains):
@@ -269,10 +260,13 @@ class Scenario(Section):
 
     def _broken_messages(self) -> Iterator[Violation]:
         """Check that requests and replies are recorded, if the trace is to show them."""
-        if self.output.trace is TraceLevel.MESSAGES and self.application.model is ApplicationModel.RIGID:
+        if (
+            self.output.trace is words.TraceLevel.MESSAGES
+            and self.application.model is words.ApplicationModel.RIGID
+        ):
             message = "messages, but a rigid job sends none; write application.model: loop, or trace: jobs"
             yield Violation("output.trace", message, ("application.model",))
-        elif self.output.trace is TraceLevel.MESSAGES and self.application.execution.request_ahead > 0:
+        elif self.output.trace is words.TraceLevel.MESSAGES and self.application.execution.request_ahead > 0:
             message = (
                 "messages, but records do not tell when the master replied to a PE that was still executing; "
                 "write application.execution.request_ahead: 0, or trace: chunks"
@@ -294,7 +288,7 @@ class Scenario(Section):
             return
         if levels is None:
             return
-        shared = self.workload.mapping is Mapping.CORE
+        shared = self.workload.mapping is words.Mapping.CORE
         added = [
             (power.busy - power.idle) / (group.cores if shared else 1)
             for power, group in zip(known, self.platform.nodes, strict=True)
@@ -319,7 +313,7 @@ class Scenario(Section):
         )
         names = ", ".join((CORES, *known))
         for key in ("memory", "default_memory"):
-            asks = getattr(request, key) not in (MemorySource.NONE, 0.0)
+            asks = getattr(request, key) not in (words.MemorySource.NONE, 0.0)
             if asks and MEMORY not in known:
                 message = "no node group says how much memory its nodes have; write memory: 16 GB there"
                 yield Violation(f"workload.request.{key}", message, groups)
@@ -332,7 +326,7 @@ class Scenario(Section):
                 message = f"{name} is no resource of the platform; it has: {', '.join(known)}"
                 yield Violation("batch.demand", message, ("platform.nodes",))
         yield from self._broken_shares()
-        if request.cores > 1 and self.workload.mapping is not Mapping.CORE:
+        if request.cores > 1 and self.workload.mapping is not words.Mapping.CORE:
             given = self.workload.mapping
             message = f"{request.cores}, but mapping: {given} gives whole nodes; write mapping: core"
             yield Violation("workload.request.cores", message, ("workload.mapping",))

@@ -5,11 +5,8 @@ from typing import NamedTuple
 
 from mlsim._files import VARIABLE, memory_limit
 from mlsim.errors import InputError
-from mlsim.scenario.amount_types import node_ranges
-from mlsim.scenario.application_section import MOST_ITERATIONS, ApplicationConfig
-from mlsim.scenario.costs_section import has_linear_costs
+from mlsim.scenario import amount_types, application_section, costs_section, words
 from mlsim.scenario.scenario_schema import Scenario
-from mlsim.scenario.words import ApplicationModel, ExecutionModel, SelectionMethod, Topology
 
 _NODE, _RESOURCES, _GRAPH, _FAILING, _CORE, _PE, _ITERATION = 100, 150, 700, 1400, 8, 350, 16
 _PE_HELD = 36
@@ -50,7 +47,7 @@ def check_machine(scenario: Scenario) -> None:
         raise InputError(
             f"{scenario.source}: platform.nodes: {nodes:,} nodes in all groups; allowed: {_MOST_NODES:,}"
         )
-    if scenario.application.model is ApplicationModel.LOOP:
+    if scenario.application.model is words.ApplicationModel.LOOP:
         check_pes(f"{scenario.source}: platform.nodes", nodes)
     check_memory(scenario.source, [*_machine(scenario), *_counted_loop(scenario)])
 
@@ -71,7 +68,7 @@ def _machine(scenario: Scenario) -> Iterator[Share]:
     each = _NODE + _RESOURCES * bool(platform.resource_names)
     yield Share("platform.nodes.count", f"{nodes:,} nodes", nodes * each)
     yield Share("platform.nodes.cores", f"{cores:,} cores", cores * _CORE)
-    if platform.network.topology is not Topology.FULLY_CONNECTED:
+    if platform.network.topology is not words.Topology.FULLY_CONNECTED:
         yield Share("platform.network.topology", f"{nodes:,} nodes to route between", nodes * _GRAPH)
     for row, count in enumerate(_failing(scenario)):
         yield Share(f"platform.random_failures.{row}", f"{count:,} nodes that may fail", count * _FAILING)
@@ -81,22 +78,23 @@ def _failing(scenario: Scenario) -> list[int]:
     """Count the nodes of each entry of random failures."""
     groups = [(group.name, group.count) for group in scenario.platform.nodes]
     entries = scenario.platform.random_failures
-    return [sum(map(len, node_ranges(entry.nodes, groups))) for entry in entries]
+    return [sum(map(len, amount_types.node_ranges(entry.nodes, groups))) for entry in entries]
 
 
 def _counted_loop(scenario: Scenario) -> Iterator[Share]:
     iterations = scenario.application.iterations
-    if scenario.application.model is ApplicationModel.LOOP and iterations and iterations.count:
+    if scenario.application.model is words.ApplicationModel.LOOP and iterations and iterations.count:
         yield _loop_share(scenario, "application.iterations.count", iterations.count)
 
 
 def _loop_share(scenario: Scenario, key: str, count: int, found: str = "") -> Share:
     """Return what the costs of a loop take; those that are not listed take nothing."""
     application = scenario.application
-    if count * application.time_steps > MOST_ITERATIONS:
+    if count * application.time_steps > application_section.MOST_ITERATIONS:
         raise InputError(
             f"{scenario.source}: {key}: {found or f'{count:,} iterations'}, "
-            f"{application.time_steps:,} time steps; allowed: {MOST_ITERATIONS:,} (2^62) iterations in all"
+            f"{application.time_steps:,} time steps; "
+            f"allowed: {application_section.MOST_ITERATIONS:,} (2^62) iterations in all"
         )
     listed = lists_costs(application, count)
     return Share(key, found or f"{count:,} iterations", count * _ITERATION if listed else 0)
@@ -108,12 +106,12 @@ def check_list(scenario: Scenario, count: int) -> None:
     check_memory(scenario.source, [Share("application.iterations", found, count * _ITERATION)])
 
 
-def lists_costs(application: ApplicationConfig, n: int) -> bool:
+def lists_costs(application: application_section.ApplicationConfig, n: int) -> bool:
     """Whether a loop of n iterations needs each cost: for user-defined models, or selection by simulation."""
     selects = application.selects
-    by_simulation = selects is not None and selects.method is SelectionMethod.SIMULATION
-    own_model = not isinstance(application.execution.model, ExecutionModel)
-    return by_simulation or own_model or not has_linear_costs(application.costs, n)
+    by_simulation = selects is not None and selects.method is words.SelectionMethod.SIMULATION
+    own_model = not isinstance(application.execution.model, words.ExecutionModel)
+    return by_simulation or own_model or not costs_section.has_linear_costs(application.costs, n)
 
 
 def check_loop_alone(scenario: Scenario, held: int = 0) -> None:
@@ -141,7 +139,7 @@ def check_loop(scenario: Scenario, pes: int, held: int = 0) -> None:
 
 def check_workload(scenario: Scenario, largest: int, last: float) -> None:
     """Refuse too large loops of the ``largest`` job, and endless failures until the ``last`` one [s]."""
-    if scenario.application.model is ApplicationModel.LOOP:
+    if scenario.application.model is words.ApplicationModel.LOOP:
         check_loop(scenario, largest)
     for row, count in enumerate(_failing(scenario)):
         entry = scenario.platform.random_failures[row]

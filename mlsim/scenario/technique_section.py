@@ -6,28 +6,9 @@ from typing import Annotated
 from pydantic import Field
 
 from mlsim.execution_models import ModelProperties
+from mlsim.scenario import field_types, section_base, words
 from mlsim.scenario.amount_types import Seconds, list_schema
-from mlsim.scenario.field_types import POSITIVE, FieldType, OneOf, number, whole, word_of
-from mlsim.scenario.plugin_names import (
-    CodeType,
-    code_type,
-    parameters_of,
-    split_code,
-    user_function,
-    with_parameters,
-)
-from mlsim.scenario.section_base import Parameters, Violation
-from mlsim.scenario.unit_types import AdviceError, nearest, shown
-from mlsim.scenario.words import (
-    Compat,
-    ExecutionModel,
-    GlobalP,
-    Growth,
-    Statistics,
-    Technique,
-    WeighedSize,
-    WeightSource,
-)
+from mlsim.scenario.field_types import AdviceError, FieldType, OneOf, nearest, shown
 from mlsim.techniques import TECHNIQUES
 from mlsim.techniques.technique_entry import Rule
 
@@ -49,26 +30,28 @@ def split_technique(name: str) -> tuple[str, ...]:
     pending: str | None = None  # parts of a name with a + in it, or of none
     for part in name.split("+"):
         pending = part if pending is None else f"{pending}+{part}"
-        own = user_function(pending) is not None
+        own = section_base.user_function(pending) is not None
         if own or _is_known(pending):
-            levels.append(with_parameters(pending, parameters_of(name)) if own else pending)
+            levels.append(
+                section_base.with_parameters(pending, section_base.parameters_of(name)) if own else pending
+            )
             pending = None
     return tuple(levels) if pending is None else (*levels, pending)
 
 
 def _is_known(name: str) -> bool:
     try:
-        Technique(name)
+        words.Technique(name)
     except ValueError:
         return False
     return True
 
 
-def technique_name(*, selects: bool = True) -> CodeType:
+def technique_name(*, selects: bool = True) -> section_base.CodeType:
     """Return the type of techniques, or two with a +, of the catalogue or in files; ``selects``: or auto."""
 
     def read(value: object) -> str:
-        given, parameters = split_code(value, "function")
+        given, parameters = section_base.split_code(value, "function")
         if not isinstance(given, str):
             raise ValueError(f"{shown(given)} is no technique")
         if selects and given.strip().casefold() == AUTO and not parameters:
@@ -81,39 +64,39 @@ def technique_name(*, selects: bool = True) -> CodeType:
         name = names[0] if len(names) == 1 else "+".join(map(str, names))
         if not parameters:
             return name
-        own = sum(user_function(level) is not None for level in levels)
+        own = sum(section_base.user_function(level) is not None for level in levels)
         if own != 1:
             found = "two functions" if own else "no function"
             message = f"{shown(given)} names {found} of your own"
             raise AdviceError(f"{message}; parameters are for one, in a file")
-        return with_parameters(name, parameters)
+        return section_base.with_parameters(name, parameters)
 
     def one(name: str) -> str:
-        if user_function(name):
+        if section_base.user_function(name):
             return name
         try:
-            return Technique(name)
+            return words.Technique(name)
         except ValueError as error:
-            meant = nearest(name, [*Technique, *Technique.aliases()])
+            meant = nearest(name, [*words.Technique, *words.Technique.aliases()])
             raise AdviceError(f"{shown(name)} is not known;{meant} allowed: {allowed}") from error
 
     allowed = (
-        f"{word_of(Technique).allowed}; ./file.py:function; X+Y between and inside nodes; "
+        f"{field_types.word_of(words.Technique).allowed}; ./file.py:function; X+Y between and inside nodes; "
         f"{{function: ./file.py:function, parameters: {{...}}}}{f'; {AUTO}' if selects else ''}"
     )
-    kind = code_type(Technique, allowed, read, r"\+|\.py:", "function")
+    kind = section_base.code_type(words.Technique, allowed, read, r"\+|\.py:", "function")
     if selects:
         kind.schema["anyOf"].insert(-1, {"const": AUTO})
     return kind
 
 
 TechniqueName = Annotated[str, technique_name()]
-_SOURCES = word_of(WeightSource)
+_SOURCES = field_types.word_of(words.WeightSource)
 
 
-def _read_weights(value: object) -> WeightSource | tuple[float, ...]:
+def _read_weights(value: object) -> words.WeightSource | tuple[float, ...]:
     if isinstance(value, list | tuple) and value:
-        return tuple(map(POSITIVE.read, value))
+        return tuple(map(field_types.POSITIVE.read, value))
     try:
         return _SOURCES.read(value)
     except ValueError as error:
@@ -121,12 +104,12 @@ def _read_weights(value: object) -> WeightSource | tuple[float, ...]:
 
 
 Weights = Annotated[
-    WeightSource | tuple[float, ...],
+    words.WeightSource | tuple[float, ...],
     FieldType(
-        f"{', '.join(WeightSource)}, or a list of numbers, each more than 0",
+        f"{', '.join(words.WeightSource)}, or a list of numbers, each more than 0",
         _read_weights,
-        {"anyOf": [*_SOURCES.json()["anyOf"], list_schema(POSITIVE.json())]},
-        lambda value: value.value if isinstance(value, WeightSource) else list(value),
+        {"anyOf": [*_SOURCES.json()["anyOf"], list_schema(field_types.POSITIVE.json())]},
+        lambda value: value.value if isinstance(value, words.WeightSource) else list(value),
     ),
 ]
 
@@ -139,11 +122,11 @@ def _readers(key: str) -> str:
     return f"{', '.join(names)} and {last}" if names else last
 
 
-class ParametersConfig(Parameters):
+class ParametersConfig(section_base.Parameters):
     """Parameters of techniques; each reads only its own keys, see ``mlsim list techniques``."""
 
-    statistics: OneOf[Statistics] = Field(
-        Statistics.GIVEN,
+    statistics: OneOf[words.Statistics] = Field(
+        words.Statistics.GIVEN,
         description=f"Where {_readers('statistics')} know the iteration times from: given (keys sigma and "
         "mu) or profiled (mean and standard deviation of each loop's own costs, as if it had been measured "
         "before).",
@@ -166,31 +149,31 @@ class ParametersConfig(Parameters):
         description="Scheduling overhead h of one chunk (s), more than 0. For "
         f"{_readers('overhead')}, which need it.",
     )
-    alpha: Annotated[float, number(0)] = 1.3
+    alpha: Annotated[float, field_types.number(0)] = 1.3
     """Factor of sigma / mu in TAP. Default: Lucco 1992."""
-    batches: Annotated[int, whole(2, 1_000_000)] | None = None
+    batches: Annotated[int, field_types.whole(2, 1_000_000)] | None = None
     """Batches B of FISS and VISS. Default: as many as FAC2 has in its straightforward form (Philip and Das
     1997).
     """
-    growth: OneOf[Growth] = Growth.CONVERGING
+    growth: OneOf[words.Growth] = words.Growth.CONVERGING
     """How VISS's chunks grow: converging (by half as much as in the batch before; Eleliemy 2021, Eq. 4.7) or
     geometric (1.5 times in every batch; Eq. 2.11).
     """
-    awf_chunk: OneOf[WeighedSize] = WeighedSize.REST
+    awf_chunk: OneOf[words.WeighedSize] = words.WeighedSize.REST
     """What AWF-C and AWF-E weigh at every request: rest (half of what is left, divided by the PEs, as LB4MPI
     and LB4OMP do) or batch (FAC2's chunk of the batch, as AWF-B and AWF-D do).
     """
-    random_from: Annotated[float, number(0, 1)] = 0.0
+    random_from: Annotated[float, field_types.number(0, 1)] = 0.0
     """Smallest chunk of RND, as a share of N/P, rounded up; at least one iteration."""
-    random_to: Annotated[float, number(0, 1, low_belongs=False)] = 1.0
+    random_to: Annotated[float, field_types.number(0, 1, low_belongs=False)] = 1.0
     """Largest chunk of RND, as a share of N/P, rounded up; not below random_from. Default: Eleliemy 2021,
     Eq. 2.12.
     """
-    compat: OneOf[Compat] = Compat.NONE
+    compat: OneOf[words.Compat] = words.Compat.NONE
     """lb4mpi: chunks as the library LB4MPI (DLS4LB) hands them out, where it departs from the sources (see
     docs/reference/lb4mpi.md). For models cca and dca, and the techniques that the library has.
     """
-    swr: Annotated[float, number(0, 1)] = 0.5
+    swr: Annotated[float, field_types.number(0, 1)] = 0.5
     """Static workload ratio of PLS: the share of the iterations that the first P chunks hold (Shih, Yang and
     Tseng 2007: the shortest over the longest of five iteration times). Default: our choice.
     """
@@ -199,22 +182,22 @@ class ParametersConfig(Parameters):
     WF, and for AWF and AWF-B to AWF-E to begin with. Default: speed for WF, equal for the others.
     """
 
-    first_chunk: Annotated[float, number(0, 1, low_belongs=False)] = 0.1
+    first_chunk: Annotated[float, field_types.number(0, 1, low_belongs=False)] = 0.1
     """First chunk of each PE, as a share of iterations / PEs. For techniques AF and mAF."""
-    pieces: Annotated[int, whole(0, 1_000_000_000)] | None = None
+    pieces: Annotated[int, field_types.whole(0, 1_000_000_000)] | None = None
     """In how many parts of about the same length the times of a chunk are taken, from which mean and variance
     are estimated; 0: each iteration is timed. For techniques AF and mAF. Default: 0 in simulations, 16 in
     real runs.
     """
 
 
-NEEDS = {word: word.entry.rule.needs for word in Technique if word.entry.rule.needs}
+NEEDS = {word: word.entry.rule.needs for word in words.Technique if word.entry.rule.needs}
 """The parameters without which a technique cannot size chunks."""
 
-LB4MPI = tuple(word for word in Technique if word.entry.lb4mpi)  # techniques that LB4MPI has
+LB4MPI = tuple(word for word in words.Technique if word.entry.lb4mpi)  # techniques that LB4MPI has
 
 READERS = {
-    key: tuple(word for word in Technique if f"application.parameters.{key}" in word.entry.options)
+    key: tuple(word for word in words.Technique if f"application.parameters.{key}" in word.entry.options)
     for key in ParametersConfig.model_fields
 }
 """The techniques that read each key."""
@@ -228,15 +211,15 @@ def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator
     >>> list(lacking_parameters("FSC", ParametersConfig(sigma=1.0)))
     [('overhead', 'missing; FSC needs the scheduling overhead of one chunk, e.g. 10 us')]
     """
-    library = parameters.compat is Compat.LB4MPI
+    library = parameters.compat is words.Compat.LB4MPI
     for level in split_technique(technique):
         if library:
             yield from _unknown_to_lb4mpi(level, parameters)
-        if level == Technique("RND") and parameters.random_from > parameters.random_to:
+        if level == words.Technique("RND") and parameters.random_from > parameters.random_to:
             found = f"{parameters.random_to}, below random_from, {parameters.random_from}"
             yield "random_to", f"{found}; RND draws sizes from random_from to random_to"
         for key, meaning, positive in _rule_of(level, library).needs:
-            profiled = parameters.statistics is Statistics.PROFILED and key in ("sigma", "mu")
+            profiled = parameters.statistics is words.Statistics.PROFILED and key in ("sigma", "mu")
             value = getattr(parameters, key)
             if value is None and not profiled:
                 such = ParametersConfig.model_fields[key].examples or [""]
@@ -258,39 +241,39 @@ def _unknown_to_lb4mpi(level: str, parameters: ParametersConfig) -> Iterator[tup
     """Name what LB4MPI does not have, or does not read."""
     if level not in LB4MPI:
         yield "compat", f"lb4mpi, and LB4MPI has no {level}; allowed: {', '.join(LB4MPI)}, or compat: none"
-    elif level in READERS["weights"] and level != Technique("WF") and parameters.weights is not None:
+    elif level in READERS["weights"] and level != words.Technique("WF") and parameters.weights is not None:
         yield "weights", f"{level} of LB4MPI begins without weights; take it out, or compat: lb4mpi"
-    elif level in READERS["awf_chunk"] and parameters.awf_chunk is WeighedSize.BATCH:
+    elif level in READERS["awf_chunk"] and parameters.awf_chunk is words.WeighedSize.BATCH:
         yield "awf_chunk", f"batch; {level} of LB4MPI has no batches; write rest, or compat: none"
 
 
 def broken_parameters(
     technique: str, parameters: ParametersConfig, named_by: str = "technique"
-) -> Iterator[Violation]:
+) -> Iterator[section_base.Violation]:
     """Name them as rules of the section ``application``, where the technique is named by a key."""
     for key, message in lacking_parameters(technique, parameters):
-        yield Violation(f"parameters.{key}", message, (named_by, "parameters.statistics"))
+        yield section_base.Violation(f"parameters.{key}", message, (named_by, "parameters.statistics"))
 
 
-TWO_LEVELS = tuple(model for model in ExecutionModel if model.entry.properties.levels == 2)
+TWO_LEVELS = tuple(model for model in words.ExecutionModel if model.entry.properties.levels == 2)
 """Models that schedule between nodes and inside them."""
 
-RELEASING = tuple(model for model in ExecutionModel if model.entry.properties.releases)
+RELEASING = tuple(model for model in words.ExecutionModel if model.entry.properties.releases)
 """Models under which nodes can leave a loop while it runs."""
 
-SCHEDULES = {word: word.entry.openmp for word in Technique if word.entry.openmp}
+SCHEDULES = {word: word.entry.openmp for word in words.Technique if word.entry.openmp}
 """Techniques of OpenMP inside a node, with their OpenMP names (Eleliemy 2021, Table 5.1)."""
 
-ONE_QUEUE = tuple(model for model in ExecutionModel if model.entry.properties.one_queue)
+ONE_QUEUE = tuple(model for model in words.ExecutionModel if model.entry.properties.one_queue)
 """Models with one queue of chunks for all PEs, as LB4MPI has."""
 
-_LEARNING = tuple(word for word in Technique if word.entry.adaptive)
-_FOLLOWING = tuple(word for word in Technique if word.entry.rule.follows_chunks)
+_LEARNING = tuple(word for word in words.Technique if word.entry.adaptive)
+_FOLLOWING = tuple(word for word in words.Technique if word.entry.rule.follows_chunks)
 
 
 def properties_of(model: str) -> ModelProperties | None:
     """Return what others need to know of a model; None of one of the user's own, until it is executed."""
-    return model.entry.properties if isinstance(model, ExecutionModel) else None
+    return model.entry.properties if isinstance(model, words.ExecutionModel) else None
 
 
 def wrong_levels(
@@ -298,9 +281,9 @@ def wrong_levels(
     model: str,
     nowait: bool,
     properties: ModelProperties | None = None,
-    global_p: str = GlobalP.NODES,
+    global_p: str = words.GlobalP.NODES,
     learners: tuple[str, ...] = (),
-    compat: str = Compat.NONE,
+    compat: str = words.Compat.NONE,
     request_ahead: int = 0,
 ) -> Iterator[str]:
     """Yield why a model cannot run a technique, or two as X+Y.
@@ -316,7 +299,7 @@ def wrong_levels(
     known = properties or properties_of(model)
     if known is None:
         return
-    if compat == Compat.LB4MPI and model not in ONE_QUEUE:
+    if compat == words.Compat.LB4MPI and model not in ONE_QUEUE:
         yield (
             f"LB4MPI has one queue of chunks, and not model {model}; with compat: lb4mpi allowed: "
             f"{', '.join(ONE_QUEUE)}"
@@ -349,8 +332,12 @@ def wrong_levels(
             f"{following[0]} takes a request for a sign that the PE has executed its chunk, and with "
             "request_ahead it is none; take FAC2, or request_ahead: 0"
         )
-    if global_p == GlobalP.PES and "global_p" in known.reads and outside in (Technique("STATIC"), *adaptive):
-        is_static = outside == Technique("STATIC")
+    if (
+        global_p == words.GlobalP.PES
+        and "global_p" in known.reads
+        and outside in (words.Technique("STATIC"), *adaptive)
+    ):
+        is_static = outside == words.Technique("STATIC")
         reason = "has a chunk for each node" if is_static else "learns from nodes, not from PEs"
         yield f"{outside} between nodes {reason}; take another one there, or global_p: nodes"
     if known.asking != "threads":
@@ -360,7 +347,7 @@ def wrong_levels(
         yield (
             f"OpenMP has no schedule for {inside} inside a node; allowed there: {allowed}; e.g. {outside}+GSS"
         )
-    elif nowait and inside == Technique("STATIC") and outside in adaptive:
+    elif nowait and inside == words.Technique("STATIC") and outside in adaptive:
         yield (
             f"with nowait and STATIC inside, threads run several chunks ahead of each other, and a node "
             f"cannot tell what {outside} learns from; take SS or GSS inside, or nowait: off"

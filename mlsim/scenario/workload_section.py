@@ -7,11 +7,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
-from mlsim.scenario import amount_types, field_types, words
-from mlsim.scenario.plugin_names import plugin_name
-from mlsim.scenario.resources_section import RequestConfig
-from mlsim.scenario.section_base import Section, Violation
-from mlsim.scenario.unit_types import shown
+from mlsim.scenario import amount_types, field_types, resources_section, words
+from mlsim.scenario.section_base import Section, Violation, plugin_name
 
 WorkloadModelName = Annotated[str, plugin_name(words.WorkloadModel, "mlsim.workloads")]
 _ANY = field_types.number(-1e300, 1e300)
@@ -22,7 +19,7 @@ def _parameter(name: object, value: object) -> tuple[str, float]:
     try:
         return str(name), _ANY.read(value)
     except ValueError:
-        raise ValueError(f"{name}: {shown(value)}") from None
+        raise ValueError(f"{name}: {field_types.shown(value)}") from None
 
 
 _PARAMETERS = field_types.mapping_of("names with numbers, e.g. {batch.aarr: 7}", _parameter, {})
@@ -58,16 +55,16 @@ def _read_walltimes(value: object) -> words.EstimateModel | tuple[float, float]:
         try:
             return words.EstimateModel(value)
         except ValueError:
-            raise ValueError(f"{shown(value)} is not known") from None
+            raise ValueError(f"{field_types.shown(value)} is not known") from None
     ends = list(value) if isinstance(value, list | tuple) else [value, value]
     if len(ends) != 2:
-        raise ValueError(f"{shown(value)} is no pair")
+        raise ValueError(f"{field_types.shown(value)} is no pair")
     try:
         low, high = map(field_types.POSITIVE.read, ends)
     except ValueError:
-        raise ValueError(f"{shown(value)} is no factor") from None
+        raise ValueError(f"{field_types.shown(value)} is no factor") from None
     if low > high:
-        raise ValueError(f"{shown(value)}: the first is above the second")
+        raise ValueError(f"{field_types.shown(value)}: the first is above the second")
     return low, high
 
 
@@ -326,7 +323,7 @@ class WorkloadConfig(Section):
     """What a processor of the log is: core (one core), node (one whole node), or packed (so many whole nodes
     as have that many cores).
     """
-    request: RequestConfig = Field(default_factory=RequestConfig)
+    request: resources_section.RequestConfig = Field(default_factory=resources_section.RequestConfig)
     """What a unit of a job asks of a node beside its cores."""
     select: SelectConfig = Field(default_factory=SelectConfig)
     """Which jobs of the log are simulated. Default: all."""

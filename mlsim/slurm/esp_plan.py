@@ -19,7 +19,7 @@ from mlsim.errors import InputError
 from mlsim.scenario.words import ExecutionModel, Technique
 from mlsim.workload.csv_log import write_csv
 from mlsim.workload.esp_workload import EspApplication, esp
-from mlsim.workload.swf_fields import Header
+from mlsim.workload.log_fields import Header
 from mlsim.workload.workload_jobs import JobBlock
 
 _STEP = 5e-9

@@ -258,7 +258,7 @@ def survey(trace: Any, anchor: Path) -> Survey:
         bytes=_bytes(anchor),
         locations=dict(Counter(word_of(location.type) for location in definitions.locations)),
         processes=sum(1 for _ in definitions.location_groups),
-        metrics=[member.name for metric in definitions.metrics for member in _members(metric)],
+        metrics=[member.name for metric in definitions.metrics for member in getattr(metric, "members", ())],
     )
     stacks: dict[int, list[_Open]] = {}
     for location, event in trace.events:
@@ -285,10 +285,6 @@ def _close(found: Survey, stack: list[_Open], time: float) -> None:
         times.inclusive += length
     if stack:
         stack[-1].inside += length
-
-
-def _members(metric: Any) -> list[Any]:
-    return list(getattr(metric, "members", ()))
 
 
 def _text(trace: Any, name: str) -> str:

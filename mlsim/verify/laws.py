@@ -7,12 +7,11 @@ import numpy as np
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record import OutageKind, Records
-from mlsim.scenario import Scenario
-from mlsim.scenario.amount_types import node_ranges
+from mlsim.scenario import Scenario, amount_types
 from mlsim.scenario.resources_section import MEMORY, megabytes
 from mlsim.scenario.words import TieOrder
-from mlsim.verify.promises import judge_arrivals, judge_conservative, judge_easy, judge_stays, judge_walltimes
-from mlsim.verify.schedule import MOST_NAMED, Breach, Schedule, Verdict, not_judged
+from mlsim.verify import promises
+from mlsim.verify.promises import Breach, Schedule, Verdict, not_judged
 
 
 def judge_drains(run: Schedule) -> Verdict:
@@ -31,7 +30,7 @@ def judge_drains(run: Schedule) -> Verdict:
         told = drain.announced_at if drain.announced else np.inf
         if told > 0.0 and not one_pass:
             told = np.nextafter(told, np.inf)
-        for nodes in node_ranges(drain.nodes, groups):
+        for nodes in amount_types.node_ranges(drain.nodes, groups):
             there = (stays.node < nodes.stop) & (stays.node + stays.count > nodes.start)
             amid = there & (stays.start >= begins) & (stays.start < end)
             # An attempt that another one followed had an estimate of its own, which no table has.
@@ -133,7 +132,7 @@ def judge_nodes(run: Schedule) -> Verdict:
         breach = Breach(int(jobs.job_id[stays.job[first]]), float(stays.start[first]), text)
         return Verdict.of("capacity", f"{len(stays.job)} stays", [breach], int(outside.sum()))
     names, capacity, asked = _resources(run)
-    found = np.empty((MOST_NAMED, 4), np.int64)
+    found = np.empty((promises.MOST_NAMED, 4), np.int64)
     row, kind = moments_of(stays.start, stays.end)
     count = _walk_nodes(row, kind, stays.node, stays.count, asked, capacity, found)
     breaches = [
@@ -143,7 +142,7 @@ def judge_nodes(run: Schedule) -> Verdict:
             f"node {place} ({run.records.nodes.name[place]}) holds {held} {names[r]} with it, and has "
             f"{capacity[place, r]}",
         )
-        for stay, place, r, held in found[: min(count, MOST_NAMED)].tolist()
+        for stay, place, r, held in found[: min(count, promises.MOST_NAMED)].tolist()
     ]
     what = f"{len(stays.job)} stays, {', '.join(names)} of {run.n_nodes} nodes"
     return Verdict.of("capacity", what, breaches, count)
@@ -290,10 +289,16 @@ PROMISES: Final = ("easy", "conservative")  # that can be asked for whatever dis
 def judge(records: Records, scenario: Scenario, promise: str | None = None) -> tuple[Verdict, ...]:
     """Judge a run by every law; ``promise`` (of :data:`PROMISES`) is judged whatever the dispatcher."""
     run = Schedule(records, scenario)
-    laws = [judge_arrivals, judge_walltimes, judge_stays, judge_nodes, judge_shared]
+    laws = [
+        promises.judge_arrivals,
+        promises.judge_walltimes,
+        promises.judge_stays,
+        judge_nodes,
+        judge_shared,
+    ]
     laws += [judge_drains, judge_failures] + ([judge_cap] if run.is_on_machine else [])
     return (
         *(law(run) for law in laws),
-        judge_easy(run, promise == "easy"),
-        judge_conservative(run, promise == "conservative"),
+        promises.judge_easy(run, promise == "easy"),
+        promises.judge_conservative(run, promise == "conservative"),
     )

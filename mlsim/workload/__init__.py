@@ -7,12 +7,10 @@ from mlsim._runtime.late import late
 if TYPE_CHECKING:
     from mlsim.workload.derived_logs import resample, scale
     from mlsim.workload.generated_jobs import generate
-    from mlsim.workload.log_cleaning import count_marks
     from mlsim.workload.log_facts import describe
-    from mlsim.workload.log_source import Workload, open_workload
-    from mlsim.workload.log_times import Rates
+    from mlsim.workload.log_fields import Field, Rates, names_of
+    from mlsim.workload.log_source import Workload, count_marks, open_workload
     from mlsim.workload.models.model_fit import fit
-    from mlsim.workload.swf_fields import Field, names_of
     from mlsim.workload.swf_log import SwfReader, read_swf, write_swf
     from mlsim.workload.workload_jobs import JobBlock
 
@@ -38,13 +36,11 @@ __getattr__ = late(
     __name__,
     {
         "generated_jobs": "generate",
-        "log_cleaning": "count_marks",
         "log_facts": "describe",
-        "log_source": "open_workload Workload",
-        "log_times": "Rates",
+        "log_fields": "Field Rates names_of",
+        "log_source": "Workload count_marks open_workload",
         "models.model_fit": "fit",
         "derived_logs": "resample scale",
-        "swf_fields": "Field names_of",
         "swf_log": "read_swf write_swf SwfReader",
         "workload_jobs": "JobBlock",
     },

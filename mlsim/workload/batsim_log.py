@@ -25,14 +25,11 @@ import numpy as np
 from mlsim._files import decode, json_of, named
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
-from mlsim.workload import swf_fields
-from mlsim.workload.compression import read_whole
+from mlsim.workload import format_record, log_fields
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
-from mlsim.workload.log_times import SURE_DIGITS, Rates, check_distinct
-from mlsim.workload.resource_requests import is_request
-from mlsim.workload.swf_fields import LARGEST_WHOLE, Field, Header
+from mlsim.workload.log_fields import LARGEST_WHOLE, SURE_DIGITS, Field, Header, Rates, check_distinct
 from mlsim.workload.workload_dependencies import DEPENDENCIES
-from mlsim.workload.workload_jobs import LogBlock, NamedColumns, other_directives
+from mlsim.workload.workload_jobs import LogBlock, NamedColumns, is_request, other_directives
 
 if TYPE_CHECKING:
     import polars as pl
@@ -55,17 +52,16 @@ def read_batsim(path: str | Path, options: Reading = STRICT) -> WholeLog:
     """Read a Batsim workload, compressed or not; its profiles become run times."""
     import polars as pl
 
-    from mlsim.workload.log_columns import KNOWN
-    from mlsim.workload.log_table import LogTable
+    from mlsim.workload.log_columns import KNOWN, LogTable
 
     path = Path(path)
-    text = decode(read_whole(path), path, "workload")
+    text = decode(format_record.read_whole(path), path, "workload")
     content = _content(path, text)
     jobs = content["jobs"]
     if not jobs:
         raise InputError(f"{path}: holds no job")
     names = [_job_name(path, row, job) for row, job in enumerate(jobs)]
-    header: Header = dict(content["header"]) if swf_fields.is_header(content.get("header")) else {}
+    header: Header = dict(content["header"]) if log_fields.is_header(content.get("header")) else {}
     if "nb_res" in content:
         header["nb_res"] = str(content["nb_res"])
     columns = {"job_id": pl.Series(names, dtype=pl.String)}
@@ -238,7 +234,7 @@ def write_batsim_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedC
     texts = {
         name: [json.dumps(word or None) for word in cells]
         if isinstance(cells, list)
-        else swf_fields.number_words(cells)
+        else log_fields.number_words(cells)
         for name, cells in columns.items()
     }
     jobs = columns["job_id"]
@@ -251,7 +247,7 @@ def write_batsim_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedC
     run_times = texts.pop("run_time")
     words |= {"profile": [f'"delay_{run_time}"' for run_time in run_times]}
     words |= {name: column for name, column in texts.items() if name != "job_id"}
-    nb_res = swf_fields.machine_processors(header, ("nb_res", "MaxProcs", "MaxNodes"))
+    nb_res = log_fields.machine_processors(header, ("nb_res", "MaxProcs", "MaxNodes"))
     nb_res = nb_res or max(map(int, words["res"]), default=1)
     file.write(f'{{\n"nb_res": {nb_res},\n'.encode())
     if others := other_directives(header):

@@ -30,10 +30,8 @@ from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload import job_mix
 from mlsim.workload.job_mix import Arrivals, Length, Mix, Scripts, Series
-from mlsim.workload.log_times import HOUR
-from mlsim.workload.resource_requests import ResourceRequests
-from mlsim.workload.swf_fields import Header
-from mlsim.workload.workload_jobs import JobBlock, NamedJobs, numbered_by_appearance
+from mlsim.workload.log_fields import HOUR, Header
+from mlsim.workload.workload_jobs import JobBlock, NamedJobs, ResourceRequests, numbered_by_appearance
 
 _NUMBERED = 0.5
 _PAUSE = 120.0

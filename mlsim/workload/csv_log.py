@@ -8,12 +8,10 @@ from typing import IO
 
 from mlsim._files import decode
 from mlsim.errors import InputError
-from mlsim.workload.compression import new_file, read_whole
-from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
-from mlsim.workload.log_times import SURE_DIGITS, check_distinct
-from mlsim.workload.resource_requests import is_request
-from mlsim.workload.swf_fields import SCHEDULED, Field, Header, number_words
-from mlsim.workload.workload_jobs import JobBlock, LogBlock, NamedColumns, named_columns
+from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, new_file, read_whole
+from mlsim.workload.log_fields import SCHEDULED, SURE_DIGITS, Field, Header, check_distinct, number_words
+from mlsim.workload.workload_dependencies import DEPENDENCIES
+from mlsim.workload.workload_jobs import JobBlock, LogBlock, NamedColumns, is_request, named_columns
 
 
 def read_csv(path: str | Path, options: Reading = STRICT) -> WholeLog:
@@ -21,9 +19,7 @@ def read_csv(path: str | Path, options: Reading = STRICT) -> WholeLog:
     import polars as pl
 
     from mlsim._files.parquet import refusing_damage
-    from mlsim.workload.log_columns import KNOWN, in_seconds
-    from mlsim.workload.log_table import LogTable
-    from mlsim.workload.workload_dependencies import DEPENDENCIES
+    from mlsim.workload.log_columns import KNOWN, LogTable, in_seconds
 
     path = Path(path)
     content = decode(read_whole(path, lines=True), path, "workload")

@@ -13,25 +13,19 @@ from mlsim import __version__
 from mlsim._runtime import shared_cache
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.scenario import WorkloadConfig
-from mlsim.scenario.words import ResampledBy, WorkloadFormat
+from mlsim.scenario import WorkloadConfig, words
 from mlsim.scenario.workload_section import MOST_WEEKS as MOST_RESAMPLED_WEEKS
-from mlsim.workload import swf_fields
+from mlsim.workload import log_fields, log_source, swf_log, workload_dependencies
 from mlsim.workload.format_record import Format, Reading
 from mlsim.workload.generated_jobs import Made
 from mlsim.workload.log_formats import FORMATS, LogReader, format_of, write_columns
-from mlsim.workload.log_source import AS_LOGGED, open_workload
-from mlsim.workload.log_times import DAY, Rates
 from mlsim.workload.models.model_base import stretched
-from mlsim.workload.swf_fields import Header
-from mlsim.workload.swf_log import read_swf, write_swf
-from mlsim.workload.workload_dependencies import DEPENDENCIES
 from mlsim.workload.workload_jobs import APART, JobBlock, LogBlock, log_of, named_columns
 
 _LOOP = ("loop_iterations", "loop_limit")
 _HELD_BY_NAME = {
     *("job_id", "submit_time", "run_time", "allocated_processors", "requested_processors", "requested_time"),
-    *("status", "node_count", "withdraw_time", *swf_fields.CODED, *_LOOP, *APART),
+    *("status", "node_count", "withdraw_time", *log_fields.CODED, *_LOOP, *APART),
 }
 _MADE_BY_READING = ("ignored_columns", "request_columns")
 _OF_THE_WHOLE = ("MaxJobs", "MaxRecords", "StartTime", "EndTime")
@@ -43,7 +37,7 @@ class Conversion:
     """The result of a conversion."""
 
     read: str  # format that was read
-    written: WorkloadFormat
+    written: words.WorkloadFormat
     jobs: int
     left_out: list[str]  # facts of the log that the new format cannot hold
     notes: dict[str, int]  # counts of findings, of cleaning rules only where the log was cleaned
@@ -53,24 +47,24 @@ def convert(
     config: WorkloadConfig,
     source: str | Path,
     target: str | Path,
-    to: WorkloadFormat,
+    to: words.WorkloadFormat,
     *,
     as_simulated: bool,
-    rates: Rates | None = None,
+    rates: log_fields.Rates | None = None,
 ) -> Conversion:
     """Write a log in another format; ``as_simulated``: cleaned, sorted, selected and shifted."""
     source, target = Path(source), Path(target)
     if not FORMATS[to].can_be_written:
         raise InputError(f"{target}: logs of format {to} are read, and not written")
-    found = format_of(source) if config.format is WorkloadFormat.AUTO else config.format
+    found = format_of(source) if config.format is words.WorkloadFormat.AUTO else config.format
     extras = None
     if as_simulated:
         config = config.model_copy(update={"dependencies": True})
-        workload = open_workload(config, source, ANY_SIZE, AS_LOGGED, rates)
+        workload = log_source.open_workload(config, source, ANY_SIZE, log_source.AS_LOGGED, rates)
         log = log_of(JobBlock.concatenate(list(workload.blocks())))
         header, notes = shifted_header(workload.header, workload.origin), workload.notes
     elif found == to and FORMATS[to].numbered:  # SWF: further fields stay as they are
-        header, block = read_swf(source, lenient=config.lenient, extras=True)
+        header, block = swf_log.read_swf(source, lenient=config.lenient, extras=True)
         log = LogBlock.from_columns(block.columns, identifiers=block.identifiers())
         notes, extras = {}, block.extras
     else:
@@ -81,8 +75,8 @@ def convert(
     form = FORMATS[to]
     left_out = _left_out(log, header, form)
     if form.numbered:
-        directives = _directives(header) | swf_fields.directives_of(swf_fields.listed_names(header))
-        write_swf(target, directives, log.numbered(), extras)
+        directives = _directives(header) | log_fields.directives_of(log_fields.listed_names(header))
+        swf_log.write_swf(target, directives, log.numbered(), extras)
     else:
         # Where the header stays, so do the codes to which it has the names.
         columns = named_columns(log, header, all_names=not form.keeps_header)
@@ -92,7 +86,7 @@ def convert(
     return Conversion(found, to, len(log), left_out, notes)
 
 
-def shifted_header(header: Header, origin: float) -> Header:
+def shifted_header(header: log_fields.Header, origin: float) -> log_fields.Header:
     """Return the header for a new time 0 (s), with the calendar time if known, without facts on all jobs."""
     header = {key: value for key, value in header.items() if key not in _OF_THE_WHOLE}
     start = header.get("UnixStartTime")
@@ -103,15 +97,15 @@ def shifted_header(header: Header, origin: float) -> Header:
     return header
 
 
-def _left_out(log: LogBlock, header: Header, to: Format) -> list[str]:
+def _left_out(log: LogBlock, header: log_fields.Header, to: Format) -> list[str]:
     """Name the columns and the parts of the header that a format cannot hold."""
     if to.numbered:
         named = (*_LOOP, "qos", "node_count", "withdraw_time")
         lost = [name for name in named if np.any(getattr(log, name) != -1)]
-        lost += [] if log.after is None or not len(log.after.row) else [DEPENDENCIES]
+        lost += [] if log.after is None or not len(log.after.row) else [workload_dependencies.DEPENDENCIES]
         lost += [] if log.asked is None else list(log.asked.columns())
-        names = swf_fields.listed_names(header)
-        read_back = swf_fields.names_of(swf_fields.directives_of(names))
+        names = log_fields.listed_names(header)
+        read_back = log_fields.names_of(log_fields.directives_of(names))
         kept = {*_directives(header), "request_columns"}
         kept |= {f"{column}_names" for column in names if read_back.get(column) == names[column]}
         return lost + [key for key in header if key not in kept]
@@ -121,12 +115,12 @@ def _left_out(log: LogBlock, header: Header, to: Format) -> list[str]:
     return lost + (["header"] if not to.keeps_header and _directives(header) else [])
 
 
-def _directives(header: Header) -> Header:
+def _directives(header: log_fields.Header) -> log_fields.Header:
     """Return the part of a header that can be lines of an SWF log."""
     return {
         key: value
         for key, value in header.items()
-        if not key.endswith("_names") and key not in _MADE_BY_READING and swf_fields.is_directive(key, value)
+        if not key.endswith("_names") and key not in _MADE_BY_READING and log_fields.is_directive(key, value)
     }
 
 
@@ -139,7 +133,7 @@ class SourceLog:
     def __init__(self, path: str | Path, lenient: bool = False, **options: Any) -> None:
         self.path = Path(path)
         config = WorkloadConfig(path=str(path), lenient=lenient, dependencies=True, **options)
-        self._workload = open_workload(config, self.path, ANY_SIZE, AS_LOGGED)
+        self._workload = log_source.open_workload(config, self.path, ANY_SIZE, log_source.AS_LOGGED)
 
     def blocks(self) -> Iterator[JobBlock]:
         """Yield the jobs in arrival order; every call reads them anew."""
@@ -149,20 +143,20 @@ class SourceLog:
         """Return all jobs at once."""
         return JobBlock.concatenate(list(self.blocks()))
 
-    def header(self, note: str) -> Header:
+    def header(self, note: str) -> log_fields.Header:
         """Return the header of a log derived from it; the note describes the derivation."""
         header = self.start_header()
         before = header.get("Note", [])
         notes = [before] if isinstance(before, str) else list(before)
         return header | {"Note": [*notes, f"{note}, of {self.path.name}, by mlsim {__version__}"]}
 
-    def start_header(self) -> Header:
+    def start_header(self) -> log_fields.Header:
         """Return the log's header, with time 0 at the first job."""
         return shifted_header(self._workload.header, self._workload.origin)
 
     def processors(self) -> int:
         """Return the number of processors from its header; raise InputError if the header lacks it."""
-        found = swf_fields.machine_processors(self._workload.header)
+        found = log_fields.machine_processors(self._workload.header)
         if found is not None:
             return found
         raise InputError(f"{self.path}: its header does not say how many processors there are; say it")
@@ -177,23 +171,23 @@ def offered_load(blocks: Iterator[JobBlock], processors: int) -> float:
     return work / (processors * last) if last > 0 else np.nan
 
 
-WEEK: Final = 7 * DAY
+WEEK: Final = 7 * log_fields.DAY
 
 
 def whole_weeks(jobs: JobBlock) -> int:
     """Return the number of whole weeks of a log; a last one that lacks less than a day counts as whole."""
-    return int((float(jobs.submit_time[-1]) + DAY) // WEEK)
+    return int((float(jobs.submit_time[-1]) + log_fields.DAY) // WEEK)
 
 
 class Resampled(Made):
     """A workload resampled from a log; see :func:`resample`."""
 
     def __init__(self, log: SourceLog, weeks: int, by: str, seed: int) -> None:
-        if by not in list(ResampledBy):
-            raise InputError(f"by: {by!r}; allowed: {', '.join(ResampledBy)}")
+        if by not in list(words.ResampledBy):
+            raise InputError(f"by: {by!r}; allowed: {', '.join(words.ResampledBy)}")
         if not 1 <= weeks <= MOST_RESAMPLED_WEEKS:
             raise InputError(f"weeks: {weeks}; allowed: 1 to {MOST_RESAMPLED_WEEKS:,}")
-        self.log, self.weeks, self.by, self.seed = log, weeks, ResampledBy(by), seed
+        self.log, self.weeks, self.by, self.seed = log, weeks, words.ResampledBy(by), seed
 
     @property
     def place(self) -> Path:
@@ -213,7 +207,7 @@ class Resampled(Made):
         weeks = whole_weeks(jobs)
         if weeks < 1:
             raise InputError(f"{self.log.path}: is shorter than a week, and weeks are what is resampled")
-        if self.by is ResampledBy.USER and not np.any(jobs.user >= 0):
+        if self.by is words.ResampledBy.USER and not np.any(jobs.user >= 0):
             raise InputError(
                 f"{self.log.path}: says nothing of users; try --by week (in a scenario by: week)"
             )
@@ -229,7 +223,7 @@ class Resampled(Made):
         """Rows by profile and week, the first row of each of these, and the number of profiles."""
         jobs, weeks = self._source
         profile = np.zeros(len(jobs), np.int64)
-        if self.by is ResampledBy.USER:
+        if self.by is words.ResampledBy.USER:
             profile = np.unique(jobs.user, return_inverse=True)[1]
         place = profile * weeks + (jobs.submit_time // WEEK).astype(np.int64)
         rows = np.argsort(place, kind="stable")
@@ -237,7 +231,7 @@ class Resampled(Made):
         return rows, np.searchsorted(place[rows], np.arange(profiles * weeks + 1)), profiles
 
     @property
-    def header(self) -> Header:
+    def header(self) -> log_fields.Header:
         """Header of a log of these jobs, with their derivation."""
         return self.log.header(f"{self.weeks} weeks resampled by {self.by}, seed {self.seed}")
 
@@ -360,7 +354,7 @@ class Scaled(Made):
         return self._load / before
 
     @property
-    def header(self) -> Header:
+    def header(self) -> log_fields.Header:
         """Header of a log of these jobs, with their derivation."""
         seed = f", seed {self.seed}" if self.by is ScaledBy.USERS else ""
         header = self.log.header(f"{self.by} scaled by {self.factor!r}{seed}")

@@ -14,22 +14,15 @@ import numpy as np
 from mlsim._runtime.arrays import Ints
 from mlsim._runtime.work_progress import followed, stage
 from mlsim.errors import InputError
-from mlsim.scenario.plugin_names import with_parameters
-from mlsim.scenario.unit_types import nearest
-from mlsim.scenario.words import EstimateModel, JobKinds, WorkloadModel
-from mlsim.scenario.workload_section import GenerateConfig
-from mlsim.workload.log_times import DAY
+from mlsim.scenario import field_types, section_base, words, workload_section
+from mlsim.workload.log_fields import DAY, Header
 from mlsim.workload.models import model_base
 from mlsim.workload.models.accasim_generator import Learned, is_model_file, read_model
-from mlsim.workload.models.model_base import MOST_JOBS, Extent
-from mlsim.workload.swf_fields import Header
-from mlsim.workload.workload_jobs import JobBlock, LogBlock, log_of
+from mlsim.workload.models.tsafrir import Walltimes
+from mlsim.workload.workload_jobs import JobBlock, LogBlock, log_of, named_columns
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from mlsim.workload.models.tsafrir import Walltimes
-
 
 PLACE = Path("workload.generate")  # Prefix of messages about generated jobs, in place of a log
 
@@ -69,8 +62,6 @@ class Made(ABC):
         """Return all jobs as a data frame, with the columns of CSV workloads, which ``mlsim.run`` takes."""
         import polars as pl
 
-        from mlsim.workload.workload_jobs import named_columns
-
         return pl.DataFrame(named_columns(log_of(self.jobs()), self.header, all_names=True))
 
     def write(self, path: str | Path) -> int:
@@ -96,9 +87,9 @@ class Plan:
     processors: int
     seed: int
     load: float | None
-    estimates: EstimateModel | tuple[float, float] | None
+    estimates: words.EstimateModel | tuple[float, float] | None
     max_estimate: float | None
-    kinds: JobKinds
+    kinds: words.JobKinds
     parameters: Mapping[str, float]
     nodes: int | None = None
 
@@ -125,22 +116,22 @@ class Generated(Made):
             work = float(np.sum(first.run_time * first.processors))
             last = work / (self.plan.load * self.plan.processors)
         jobs = len(first) * self.plan.end / last if last > 0 else np.inf
-        if jobs > MOST_JOBS:
+        if jobs > model_base.MOST_JOBS:
             raise InputError(
                 f"days: {self.plan.end / DAY:g}: about {jobs:.1e} jobs come in this time; allowed: a time "
-                f"with {MOST_JOBS:,} jobs, or jobs, how many there are at most"
+                f"with {model_base.MOST_JOBS:,} jobs, or jobs, how many there are at most"
             )
 
     @property
     def identity(self) -> str | None:
         """Key of these jobs; None where user code draws them."""
-        return repr(self.plan) if isinstance(self.plan.model, WorkloadModel) else None
+        return repr(self.plan) if isinstance(self.plan.model, words.WorkloadModel) else None
 
     @cached_property
-    def _extent(self) -> Extent:
+    def _extent(self) -> model_base.Extent:
         plan = self.plan
         if plan.load is None:
-            return Extent(plan.jobs, plan.end)
+            return model_base.Extent(plan.jobs, plan.end)
         length = (plan.jobs, plan.end)
         return model_base.extent_of_load(self._model.stream(), *length, plan.load, plan.processors)
 
@@ -166,10 +157,8 @@ class Generated(Made):
 
     def _walltimes(self) -> Walltimes | None:
         """Return popular walltimes, where these are asked for."""
-        if self.plan.estimates is not EstimateModel.TSAFRIR:
+        if self.plan.estimates is not words.EstimateModel.TSAFRIR:
             return None
-        from mlsim.workload.models.tsafrir import Walltimes
-
         return Walltimes(self._run_times, self.plan.max_estimate, self.plan.seed)
 
     def blocks(self) -> Iterator[JobBlock]:
@@ -269,23 +258,23 @@ def generate(
     (1000, 16)
     """
     try:
-        word = WorkloadModel(model)
+        word = words.WorkloadModel(model)
     except ValueError:
         word = None
     name: str = model if word is None else word
     if is_model_file(model) and parameters:
         raise InputError(f"{model}: a learned model has no parameters; leave them out")
     if word is None:
-        name, parameters = with_parameters(model, parameters or {}), None
+        name, parameters = section_base.with_parameters(model, parameters or {}), None
     walltimes = _estimates(estimates)
-    if max_estimate is not None and walltimes is not EstimateModel.TSAFRIR:
+    if max_estimate is not None and walltimes is not words.EstimateModel.TSAFRIR:
         raise InputError("max-estimate: needs estimates tsafrir; ask for these, or leave it out")
     try:
-        chosen = JobKinds(kinds)
+        chosen = words.JobKinds(kinds)
     except ValueError:
-        near = nearest(kinds, list(JobKinds))
-        raise InputError(f"kinds: {kinds!r};{near} allowed: {', '.join(JobKinds)}") from None
-    if word is not WorkloadModel.LUBLIN and chosen is not JobKinds.BOTH:
+        near = field_types.nearest(kinds, list(words.JobKinds))
+        raise InputError(f"kinds: {kinds!r};{near} allowed: {', '.join(words.JobKinds)}") from None
+    if word is not words.WorkloadModel.LUBLIN and chosen is not words.JobKinds.BOTH:
         raise InputError(f"kinds: read by model lublin only, and the model is {model}; leave it out")
     end = None if days is None else days * DAY
     if processors is None:
@@ -294,7 +283,7 @@ def generate(
     return Generated(Plan(name, jobs, end, processors, seed, *estimated, chosen, parameters or {}, nodes))
 
 
-def planned(config: GenerateConfig, model: str, processors: int, seed: int) -> Generated:
+def planned(config: workload_section.GenerateConfig, model: str, processors: int, seed: int) -> Generated:
     """Return the workload of a scenario's section ``workload.generate``; ``processors``: of the platform."""
     processors = processors if config.processors is None else config.processors
     seed = seed if config.seed is None else config.seed
@@ -304,15 +293,17 @@ def planned(config: GenerateConfig, model: str, processors: int, seed: int) -> G
     return Generated(plan)
 
 
-def _estimates(given: str | float | Sequence[float] | None) -> EstimateModel | tuple[float, float] | None:
+def _estimates(
+    given: str | float | Sequence[float] | None,
+) -> words.EstimateModel | tuple[float, float] | None:
     if given is None:
         return None
     if isinstance(given, str):
         try:
-            return EstimateModel(given)
+            return words.EstimateModel(given)
         except ValueError:
             raise InputError(
-                f"estimates: {given!r}; allowed: {', '.join(EstimateModel)}, a factor, or two of them"
+                f"estimates: {given!r}; allowed: {', '.join(words.EstimateModel)}, a factor, or two of them"
             ) from None
     low, high = (given, given) if isinstance(given, int | float) else given
     return float(low), float(high)
@@ -321,12 +312,12 @@ def _estimates(given: str | float | Sequence[float] | None) -> EstimateModel | t
 def _model(plan: Plan) -> model_base.Model:
     """Make the model of a plan."""
     factor = plan.estimates if isinstance(plan.estimates, tuple) else None
-    if plan.estimates is EstimateModel.PERFECT:
+    if plan.estimates is words.EstimateModel.PERFECT:
         factor = (1.0, 1.0)
     options = model_base.Drawing(plan.processors, plan.seed, factor, plan.parameters, plan.kinds)
     if is_model_file(plan.model):
         return Learned(read_model(plan.model), options)
-    if isinstance(plan.model, WorkloadModel):
+    if isinstance(plan.model, words.WorkloadModel):
         return model_base.model_record(plan.model).make(options)
     from mlsim.workload.user_workloads import OwnModel  # imports the plug-ins, which takes 40 ms
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.workload.log_times import DAY, HOUR
+from mlsim.workload.log_fields import DAY, HOUR
 from mlsim.workload.models.model_base import read_mapping
 
 MACHINES: Final = ("eurora", "forhlr2")  # Machines with a file of this name in `data/`

@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask, NDArray
 from mlsim.errors import InputError
-from mlsim.scenario.words import CrossingRule, WeekBegin, WeekEvent
-from mlsim.scenario.workload_section import WeeksConfig
-from mlsim.workload.log_times import start_and_zone
-from mlsim.workload.swf_fields import Header
+from mlsim.scenario import words, workload_section
+from mlsim.workload.log_fields import Header, start_and_zone
 from mlsim.workload.workload_jobs import JobBlock, LogBlock
 
 _MAPPED_IDS = 1 << 28
@@ -147,10 +144,10 @@ class WeekCut(NamedTuple):
         return np.flatnonzero(taken)
 
 
-def week_cut(config: WeeksConfig, header: Header, path: Path) -> WeekCut:
+def week_cut(config: workload_section.WeeksConfig, header: Header, path: Path) -> WeekCut:
     """Return the rule of ``workload.weeks``; the header's ``UnixStartTime`` is time 0 of the log."""
-    by_start, remove = config.by is WeekEvent.START, config.crossing is CrossingRule.REMOVE
-    if config.begin is WeekBegin.FIRST_JOB:
+    by_start, remove = config.by is words.WeekEvent.START, config.crossing is words.CrossingRule.REMOVE
+    if config.begin is words.WeekBegin.FIRST_JOB:
         return WeekCut(by_start, remove, np.nan, config.phase)
     unix, zone = start_and_zone(header, path)
     if unix is None:
@@ -161,7 +158,7 @@ def week_cut(config: WeeksConfig, header: Header, path: Path) -> WeekCut:
     if config.zone is not None:
         zone = zoneinfo.ZoneInfo(config.zone)
     midnight = datetime.datetime.fromtimestamp(unix, zone).replace(hour=0, minute=0, second=0, microsecond=0)
-    later = (list(WeekBegin).index(config.begin) - midnight.weekday()) % 7
+    later = (list(words.WeekBegin).index(config.begin) - midnight.weekday()) % 7
     edge = (midnight + datetime.timedelta(days=later)).timestamp() - unix
     return WeekCut(by_start, remove, edge, config.phase)
 

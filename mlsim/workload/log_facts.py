@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats
+from mlsim._runtime.arrays import Floats, NDArray
 from mlsim._runtime.late import load_matplotlib
 from mlsim.errors import InputError
 from mlsim.scenario.words import WorkloadFormat
 from mlsim.workload.format_record import Reading
+from mlsim.workload.log_fields import Header, machine_processors, start_and_zone
 from mlsim.workload.log_formats import LogReader
-from mlsim.workload.log_times import start_and_zone
-from mlsim.workload.swf_fields import Header, machine_processors
 from mlsim.workload.workload_jobs import LogBlock
 
 _WAITING = 1 << 18

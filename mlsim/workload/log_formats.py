@@ -12,9 +12,8 @@ import numpy as np
 from mlsim._files import LONGEST_LINE
 from mlsim.errors import InputError
 from mlsim.scenario.words import WorkloadFormat
-from mlsim.workload.compression import SUFFIXES, new_file, read_chunks
-from mlsim.workload.format_record import Format, Reading, WholeLog
-from mlsim.workload.swf_fields import Header
+from mlsim.workload.format_record import SUFFIXES, Format, Reading, WholeLog, new_file, read_chunks
+from mlsim.workload.log_fields import Header
 from mlsim.workload.swf_log import SwfReader, write_swf_blocks
 from mlsim.workload.workload_jobs import LogBlock, NamedColumns, named_columns
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
-from mlsim.workload.compression import read_chunks, read_whole
+from mlsim.workload.format_record import read_chunks, read_whole
 
 if TYPE_CHECKING:
     import polars as pl

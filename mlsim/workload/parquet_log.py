@@ -7,9 +7,8 @@ from typing import IO
 
 from mlsim._files import json_of, place_of
 from mlsim.errors import InputError
-from mlsim.workload.compression import read_whole
-from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
-from mlsim.workload.swf_fields import Header, is_header
+from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, read_whole
+from mlsim.workload.log_fields import Header, is_header
 from mlsim.workload.workload_jobs import NamedColumns, other_directives
 
 _HEADER_KEY = "mlsim.header"  # Key of the header, as JSON, in the metadata of a file
@@ -18,8 +17,7 @@ _HEADER_KEY = "mlsim.header"  # Key of the header, as JSON, in the metadata of a
 def read_parquet(path: str | Path, options: Reading = STRICT) -> WholeLog:
     """Read a Parquet workload, which may be compressed once more as a file."""
     from mlsim._files.parquet import check_apart, read_columns, read_metadata, read_schema
-    from mlsim.workload.log_columns import check_names, check_own, in_seconds
-    from mlsim.workload.log_table import LogTable, further_columns
+    from mlsim.workload.log_columns import LogTable, check_names, check_own, further_columns, in_seconds
 
     path = Path(path)
     place = place_of(path)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mlsim.workload import format_record
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, seconds_cell, whole_number
-from mlsim.workload.resource_requests import pbs_size
+from mlsim.workload.workload_jobs import pbs_size
 
 _LINE = re.compile(rb"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;]+;")
 _KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")

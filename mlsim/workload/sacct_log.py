@@ -20,10 +20,8 @@ from typing import Any
 
 from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
-from mlsim.workload.compression import read_chunks, read_whole
+from mlsim.workload import format_record, log_fields, workload_jobs
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, read_records
-from mlsim.workload.log_times import clock_seconds, unix_time
-from mlsim.workload.resource_requests import NODE_COUNT, slurm_size
 
 _ASK = (
     "sacct --parsable2 --allocations --format=JobIDRaw,Submit,ElapsedRaw,TimelimitRaw,ReqCPUS,State,User,"
@@ -58,7 +56,7 @@ def _moment(cell: str) -> str:
     if _WHOLE.fullmatch(cell):
         return cell
     try:
-        return str(unix_time(cell))
+        return str(log_fields.unix_time(cell))
     except ValueError:
         raise ValueError("a date and time such as 2024-03-01T12:00:00, or seconds since 1970") from None
 
@@ -68,7 +66,7 @@ def _end(cell: str) -> str:
 
 
 def _span(cell: str) -> str:
-    seconds = clock_seconds(cell) if ":" in cell else None
+    seconds = log_fields.clock_seconds(cell) if ":" in cell else None
     if seconds is None:
         raise ValueError("a time such as 1-02:30:00")
     return str(seconds)
@@ -100,7 +98,7 @@ def _tres(cell: str) -> dict[str, str]:
 def _memory(cell: str) -> str:
     text = _tres(cell).get("mem", "")
     try:
-        return f"{slurm_size(text)} B" if text else ""
+        return f"{workload_jobs.slurm_size(text)} B" if text else ""
     except ValueError:
         raise ValueError("memory such as mem=16G") from None
 
@@ -147,8 +145,8 @@ def read_sacct(path: str | Path, options: Reading = STRICT) -> WholeLog:
     from mlsim.workload.log_columns import check_own
 
     path = Path(path)
-    json = next(read_chunks(path), b"").removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-    text = decode(read_whole(path, lines=not json), path, "workload")
+    json = next(format_record.read_chunks(path), b"").removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    text = decode(format_record.read_whole(path, lines=not json), path, "workload")
     rows = _of_json(path, text) if json else _of_text(path, text)
     names = next(rows)[1]
     used = _used(path, names)
@@ -250,7 +248,7 @@ def _row(names: list[str], used: dict[str, _Sources], own: Sequence[str], cells:
             raise ValueError(f"{source} is {by_name[source]!r:.60}; expected {error}") from error
     nodes = {name: by_name[name] for name in _NODES if name in by_name}
     try:
-        row[NODE_COUNT] = _node_count(nodes)
+        row[workload_jobs.NODE_COUNT] = _node_count(nodes)
     except ValueError as error:
         found = ", ".join(f"{name} {cell!r:.60}" for name, cell in nodes.items())
         raise ValueError(f"{found}: the number of nodes is not {error}") from error

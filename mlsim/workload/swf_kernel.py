@@ -1,11 +1,10 @@
 """The compiled part of the SWF reader."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim._runtime.arrays import Floats, Ints
-from mlsim.workload.swf_fields import LARGEST_WHOLE, SCHEDULED, Field
+from mlsim._runtime.arrays import Floats, Ints, NDArray
+from mlsim.workload.log_fields import LARGEST_WHOLE, SCHEDULED, Field
 
 COLUMNS = len(Field)
 
@@ -31,7 +30,7 @@ _SEMICOLON, _PLUS, _MINUS, _DOT, _ZERO, _NINE = 59, 43, 45, 46, 48, 57
 _SMALL_E, _CAPITAL_E = 101, 69
 
 # A mantissa up to 2^53 and a power of ten up to 10^22 make one correctly rounded operation; mantissas up to
-# 2^52 of one power make different numbers, which :mod:`mlsim.workload.log_times` relies on.
+# 2^52 of one power make different numbers, which :mod:`mlsim.workload.log_fields` relies on.
 _MANTISSA_LIMIT = 2**52
 _EXPONENT_LIMIT = 22
 _POWERS = np.array([10.0**power for power in range(_EXPONENT_LIMIT + 1)])

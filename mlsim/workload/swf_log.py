@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from mlsim._files import bounded_lines, named
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.workload.compression import new_file, read_chunks
-from mlsim.workload.format_record import Format
-from mlsim.workload.log_times import SURE_DIGITS, check_distinct, exact_id
-from mlsim.workload.swf_fields import IDENTIFIERS, Field, Header, add_directive, header_lines, number_words
+from mlsim.workload import log_fields
+from mlsim.workload.format_record import Format, new_file, read_chunks
+from mlsim.workload.log_fields import IDENTIFIERS, SURE_DIGITS, Field, Header
 from mlsim.workload.swf_kernel import COLUMNS, FULL, LINE, LOOK, POSITION, ROW, STATE_LENGTH, WIDTH
 
 Bytes = NDArray[np.uint8]
@@ -110,7 +109,7 @@ class SwfReader:
             jobs = [
                 f"{job:.0f} (line {line})" for job, line in zip(columns[Field.JOB_ID], lines, strict=True)
             ]
-            check_distinct(named(self.path), texts, columns[Field.SUBMIT_TIME], jobs.__getitem__)
+            log_fields.check_distinct(named(self.path), texts, columns[Field.SUBMIT_TIME], jobs.__getitem__)
         block = SwfBlock(columns, lines, self._extras, self._exact)
         self._extras, self._exact, self._submits = [], {}, {}
         return block
@@ -122,7 +121,7 @@ class SwfReader:
         end = text.index(b"\n", start)
         line = text[start:end].strip()
         if line.startswith(b";"):
-            add_directive(self.header, _as_text(line[1:]))
+            log_fields.add_directive(self.header, _as_text(line[1:]))
         else:
             self._take_line(line)
         state[POSITION] = end + 1
@@ -198,7 +197,7 @@ def _problem(words: list[bytes], width: int) -> str | None:
         return f"{len(words)} columns; expected at least {COLUMNS}"
     numbers = [float(word) if _NUMBER.fullmatch(word) else np.nan for word in words[:COLUMNS]]
     for field, word, number in zip(Field, words, numbers, strict=False):
-        too_long = field in IDENTIFIERS and number >= 0 and exact_id(word) is None
+        too_long = field in IDENTIFIERS and number >= 0 and log_fields.exact_id(word) is None
         if too_long or not field.allows(np.array([number])).all():
             return f"{field.label} (column {field + 1}) is {_shown(word)}; expected {field.expected}"
     if width and len(words) != width:
@@ -208,7 +207,7 @@ def _problem(words: list[bytes], width: int) -> str | None:
 
 def _exact(word: bytes) -> int:
     """Return an identifier, exactly."""
-    found = exact_id(word)
+    found = log_fields.exact_id(word)
     return int(float(word)) if found is None else found  # below 0: unknown
 
 
@@ -249,7 +248,7 @@ def write_swf_blocks(
     extras: Sequence[Sequence[str]] | None = None,
 ) -> None:
     """Write a log as :func:`write_swf` does, of which only a block of jobs at a time is in memory."""
-    comments = list(header_lines(header))
+    comments = list(log_fields.header_lines(header))
     with new_file(path) as file:
         file.write("".join(f"{comment}\n" for comment in comments).encode())
         for columns in blocks:
@@ -292,7 +291,7 @@ def _rows(columns: list[Floats | Ints], extras: Sequence[Sequence[str]] | None) 
     tails = _tails(extras, jobs)
     for first in range(0, jobs, _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
-        words = zip(*(number_words(column[rows]) for column in columns), strict=True)
+        words = zip(*(log_fields.number_words(column[rows]) for column in columns), strict=True)
         lines = (f"{' '.join(row)}{tail}\n" for row, tail in zip(words, tails[rows], strict=True))
         yield "".join(lines).encode()
 

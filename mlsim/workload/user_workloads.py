@@ -14,11 +14,10 @@ import polars as pl
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import Family, make_callable
-from mlsim.scenario.plugin_names import parameters_of
-from mlsim.scenario.unit_types import nearest
+from mlsim.scenario import field_types, section_base
 from mlsim.scenario.words import WorkloadFormat, WorkloadModel
 from mlsim.workload.format_record import Reading, WholeLog
-from mlsim.workload.log_table import log_of_table
+from mlsim.workload.log_columns import log_of_table
 from mlsim.workload.models.model_base import Drawing
 from mlsim.workload.workload_jobs import IF_KNOWN, JobBlock
 
@@ -71,7 +70,7 @@ class OwnModel:
         self._title = f"{GENERATORS.name} {name}"
         self._draw = make_callable(GENERATORS, name)
         self._options = options
-        values = "".join(f", {key} {value!r}" for key, value in parameters_of(name).items())
+        values = "".join(f", {key} {value!r}" for key, value in section_base.parameters_of(name).items())
         words = f"seed {options.seed}" if options.factor is None else options.words
         self.header = options.header(" ".join(f"{name}{values}, {words}".split()))
 
@@ -112,7 +111,7 @@ class OwnModel:
         for name in names:
             if name not in _KNOWN:
                 raise InputError(
-                    f"{place}: column {name!r} is unknown;{nearest(name, _KNOWN)} "
+                    f"{place}: column {name!r} is unknown;{field_types.nearest(name, _KNOWN)} "
                     f"allowed: {', '.join(_KNOWN)}"
                 )
         if missing := [name for name in _REQUIRED if name not in names]:

@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask, NDArray
 from mlsim.errors import InputError
-from mlsim.workload.log_times import exact_id
-from mlsim.workload.swf_fields import job_names
+from mlsim.workload.log_fields import exact_id, job_names
 
 if TYPE_CHECKING:
     from mlsim.workload.log_source import Workload

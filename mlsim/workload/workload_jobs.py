@@ -1,19 +1,143 @@
-"""Jobs as columns: of logs, of simulations, and by the names of CSV, Parquet and Batsim workloads."""
+"""Jobs as columns, of logs, simulations and by names, and their requests for units and resources."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats, Ints
-from mlsim.workload import swf_fields
-from mlsim.workload.resource_requests import NodeSets, ResourceRequests, join_node_sets, join_requests
-from mlsim.workload.swf_fields import ExtraField, Field, Header
+from mlsim._runtime.arrays import Floats, Ints, Mask, NDArray
+from mlsim.scenario.field_types import SIZE, parse_value
+from mlsim.workload import log_fields
 from mlsim.workload.workload_dependencies import DEPENDENCIES, LogDependencies, join_dependencies
+
+NODE_COUNT = "node_count"  # Column of the number of nodes of a job
+REQUEST = "request_"  # Prefix of the columns of resources
+
+
+def is_request(name: str) -> bool:
+    """Whether a column of this name is a request for units or a resource."""
+    return name == "units" or (name.startswith(REQUEST) and name != REQUEST)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRequests:
+    """Units and totals of jobs, row by row."""
+
+    names: tuple[str, ...]  # The resources of the columns of `totals`
+    units: Ints  # int64[n]: identical units of each job; -1 where the scenario decides
+    totals: Ints  # (n, names): what all units together ask for (memory in MB, rounded up), -1 likewise
+    exact: Ints | None = None  # bytes of memory that the log gives in another unit than MB, else -1
+
+    def select(self, rows: NDArray[Any] | slice) -> ResourceRequests:
+        """Return the jobs of a mask, an index array or a slice."""
+        exact = None if self.exact is None else np.ascontiguousarray(self.exact[rows])
+        units, totals = np.ascontiguousarray(self.units[rows]), np.ascontiguousarray(self.totals[rows])
+        return ResourceRequests(self.names, units, totals, exact)
+
+    def ordered(self, names: tuple[str, ...]) -> ResourceRequests:
+        """Return the same with columns for ``names``, -1 in new ones."""
+        totals = np.full((len(self.units), len(names)), -1, np.int64)
+        for column, name in enumerate(self.names):
+            totals[:, names.index(name)] = self.totals[:, column]
+        return ResourceRequests(names, self.units, totals, self.exact)
+
+    def columns(self) -> dict[str, Ints]:
+        """Return the requests as columns of a workload file."""
+        totals = {f"request_{name}": self.totals[:, column] for column, name in enumerate(self.names)}
+        return {"units": self.units, **totals}
+
+    @staticmethod
+    def unspecified(n: int, names: tuple[str, ...] = ()) -> ResourceRequests:
+        """Return the requests of ``n`` jobs that leave everything to the scenario."""
+        return ResourceRequests(names, np.full(n, -1, np.int64), np.full((n, len(names)), -1, np.int64))
+
+
+def join_requests(parts: Sequence[ResourceRequests | None], sizes: Sequence[int]) -> ResourceRequests | None:
+    """Join the requests of blocks of jobs end to end; -1 for blocks without requests."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    names = known[0].names
+    filled = [
+        ResourceRequests.unspecified(size, names) if part is None else part
+        for part, size in zip(parts, sizes, strict=True)
+    ]
+    units, totals = (np.concatenate([getattr(part, name) for part in filled]) for name in ("units", "totals"))
+    exact = None
+    if any(part.exact is not None for part in filled):
+        columns = [np.full(len(p.units), -1, np.int64) if p.exact is None else p.exact for p in filled]
+        exact = np.concatenate(columns)
+    return ResourceRequests(names, units, totals, exact)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSets:
+    """The nodes that jobs may use, as far as these are not all."""
+
+    masks: Mask  # (sets, nodes): which nodes are in each set
+    of_job: Ints  # 0 for a job that may use all nodes, else 1 + the row of its set in `masks`
+
+    @staticmethod
+    def of(masks: Mask) -> NodeSets:
+        """Return the sets of jobs, given the nodes of each job, shape (n, nodes)."""
+        distinct, of_job = np.unique(masks, axis=0, return_inverse=True)
+        return NodeSets(distinct, of_job.reshape(-1).astype(np.int64) + 1)
+
+    def select(self, rows: NDArray[Any] | slice) -> NodeSets:
+        """Return the sets of the jobs of a mask, an index array or a slice."""
+        return NodeSets(self.masks, np.ascontiguousarray(self.of_job[rows]))
+
+
+def join_node_sets(parts: Sequence[NodeSets | None], sizes: Sequence[int]) -> NodeSets | None:
+    """Join the sets of blocks of jobs end to end; jobs of blocks without sets may use all nodes."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    of_job, n_sets = [], 0
+    for part, size in zip(parts, sizes, strict=True):
+        of_job.append(np.zeros(size, np.int64))
+        if part is not None:
+            of_job[-1][:] = np.where(part.of_job > 0, part.of_job + n_sets, 0)
+            n_sets += len(part.masks)
+    return NodeSets(np.concatenate([part.masks for part in known]), np.concatenate(of_job))
+
+
+MB = 1_000_000  # Bytes in the MB of columns `request_memory`
+SWF_KB = 1024.0  # Bytes in the KB of SWF logs
+_SLURM = {"K": 1024, "": 1024**2, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
+_PBS_SIZE = re.compile(r"(\d{1,15})([kmgtp]?)[bw]?", re.IGNORECASE)
+_SLURM_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([KMGTP]?)")
+
+
+def slurm_size(text: str) -> int:
+    """Return the bytes of an amount of memory of Slurm, such as 1.5G; a ValueError if it is none."""
+    found = _SLURM_SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no amount of memory of Slurm")
+    return int(Decimal(found[1]) * _SLURM[found[2]])
+
+
+def pbs_size(text: str) -> int:
+    """Return the bytes of an amount of memory of PBS, such as 4gb or 1kw; a ValueError if it is none."""
+    found = _PBS_SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no amount of memory of PBS")
+    factor: int = 1024 ** ("kmgtp".find(found[2].lower()) + 1 if found[2] else 0)
+    return int(found[1]) * factor * (8 if text.lower().endswith("w") else 1)
+
+
+def sized(text: str) -> int:
+    """Return the bytes of a text with a unit, such as 3174 MiB, rounded down; -1 where it is none."""
+    try:
+        value, _ = parse_value(text, SIZE)
+    except ValueError:
+        return -1
+    return int(value) if 0 <= value <= SIZE.most else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +205,7 @@ class JobBlock:
     job_id: Ints
     submit_time: Floats  # arrival [s from the scenario's start]
     run_time: Floats  # in the log [s]
-    walltime: Floats  # requested run time [s]; its substitute where the log has none (log_cleaning)
+    walltime: Floats  # requested run time [s]; its substitute where the log has none (log_source)
     processors: Ints  # requested
     user: Ints = field(default_factory=_no_codes)
     group: Ints = field(default_factory=_no_codes)
@@ -89,7 +213,7 @@ class JobBlock:
     queue: Ints = field(default_factory=_no_codes)
     partition: Ints = field(default_factory=_no_codes)
     status: Ints = field(default_factory=_no_codes)  # end in the log: 1 completed, 0 failed, 5 cancelled
-    met: Ints = field(default_factory=_no_codes)  # rules that the job met: bit k is log_cleaning.MARKS[k]
+    met: Ints = field(default_factory=_no_codes)  # rules that the job met: bit k is log_source.MARKS[k]
     loop_iterations: Ints = field(default_factory=_no_codes)  # of its loop, -1 if the scenario decides
     loop_limit: Ints = field(default_factory=_no_codes)  # most steps of a pixel of its image, likewise
     log_wait: Floats = field(default_factory=_no_times)  # s
@@ -165,7 +289,7 @@ class NamedJobs(NamedTuple):
     """Jobs in arrival order, and a header with the names behind their codes."""
 
     jobs: JobBlock
-    header: Header
+    header: log_fields.Header
 
 
 _NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in (*APART, "node_sets"))
@@ -214,21 +338,21 @@ class LogBlock:
         asked: ResourceRequests | None = None,
         after: LogDependencies | None = None,
         own: OwnColumns | None = None,
-        identifiers: Mapping[Field, Ints] | None = None,
+        identifiers: Mapping[log_fields.Field, Ints] | None = None,
     ) -> LogBlock:
         """Make a block from columns of shape (23, jobs), or (18, jobs) with those of SWF alone."""
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _LOG_NAMES)
         found = [columns[place] if place < len(columns) else unknown for place in places]
         named = dict[str, Any](zip(_LOG_NAMES, found, strict=True))
-        for identifier in swf_fields.IDENTIFIERS:
+        for identifier in log_fields.IDENTIFIERS:
             exact = (identifiers or {}).get(identifier)
             named[identifier.label] = named[identifier.label].astype(np.int64) if exact is None else exact
         return LogBlock(**named, asked=asked, after=after, own=own)
 
-    def numbered(self) -> dict[Field, Floats | Ints]:
+    def numbered(self) -> dict[log_fields.Field, Floats | Ints]:
         """Return the columns of SWF by their fields."""
-        return {field: getattr(self, field.label) for field in Field}
+        return {field: getattr(self, field.label) for field in log_fields.Field}
 
     @staticmethod
     def concatenate(blocks: Sequence[LogBlock]) -> LogBlock:
@@ -244,7 +368,7 @@ class LogBlock:
 
 
 _LOG_NAMES = tuple(field.name for field in fields(LogBlock) if field.name not in APART)
-_PLACES = {field.name.lower(): field.value for field in (*Field, *ExtraField)}
+_PLACES = {field.name.lower(): field.value for field in (*log_fields.Field, *log_fields.ExtraField)}
 
 
 def numbered_by_appearance(codes: Ints) -> tuple[Ints, Ints]:
@@ -269,7 +393,7 @@ _MADE_BY_READING = ("ignored_columns", "request_columns", "nb_res")
 
 
 def named_columns(
-    jobs: JobBlock | LogBlock, header: Header | None = None, *, all_names: bool = False
+    jobs: JobBlock | LogBlock, header: log_fields.Header | None = None, *, all_names: bool = False
 ) -> NamedColumns:
     """Return jobs as columns under the names of CSV; columns of which nothing is known are left out.
 
@@ -282,7 +406,7 @@ def named_columns(
         walltime = jobs.requested_time
     else:
         processors, walltime = jobs.processors, jobs.walltime
-    called = swf_fields.job_names(header or {})
+    called = log_fields.job_names(header or {})
     columns: NamedColumns = {
         "job_id": jobs.job_id if called is None else [called[k - 1] for k in jobs.job_id.tolist()],
         "submit_time": jobs.submit_time,
@@ -290,7 +414,7 @@ def named_columns(
         "estimate": walltime,
         "processors": processors.astype(np.int64, copy=False),
     }
-    names = (swf_fields.names_of if all_names else swf_fields.listed_names)(header or {})
+    names = (log_fields.names_of if all_names else log_fields.listed_names)(header or {})
     for name in IF_KNOWN:
         codes = getattr(jobs, name)
         if np.any(codes != -1):
@@ -339,10 +463,10 @@ def log_of(jobs: JobBlock) -> LogBlock:
     return LogBlock(**columns)
 
 
-def other_directives(header: Header) -> Header:
+def other_directives(header: log_fields.Header) -> log_fields.Header:
     """Return the part of a header that columns by name do not hold and that reading does not make."""
     return {
         key: value
         for key, value in header.items()
-        if key not in (*_MADE_BY_READING, swf_fields.JOB_NAMES) and key.removesuffix("_names") not in IF_KNOWN
+        if key not in (*_MADE_BY_READING, log_fields.JOB_NAMES) and key.removesuffix("_names") not in IF_KNOWN
     }

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from mlsim.analysis import breakdowns, group_metrics, job_metrics
+from mlsim.analysis import breakdowns, job_metrics
 from mlsim.analysis.terminal_tables import breakdown_table
 from mlsim.record import Passes
 from tests.reference import metrics as slow
@@ -39,12 +39,12 @@ def made(rows, users=None):
     jobs = jobs_of(rows)
     if users is None:
         return jobs
-    columns = {column: np.array(users, np.int64) for column in group_metrics.CODED}
+    columns = {column: np.array(users, np.int64) for column in job_metrics.CODED}
     return replace(jobs, **columns | {"queue": np.array(users, np.int64)[::-1].copy()})
 
 
 def expected_groups(rows, users, by):
-    if by in group_metrics.CODED:
+    if by in job_metrics.CODED:
         users = users if by != "queue" else users[::-1]
         named = {id(row): user for row, user in zip(rows, users, strict=True)}
         found = slow.groups(rows, lambda row: named[id(row)])
@@ -60,7 +60,7 @@ def expected_groups(rows, users, by):
 
 
 @settings(deadline=None)
-@given(runs(), st.sampled_from(group_metrics.GROUPINGS), st.integers(1, 20))
+@given(runs(), st.sampled_from(job_metrics.GROUPINGS), st.integers(1, 20))
 def test_breakdowns_against_the_obvious(run, by, tau):
     rows, users = run
     table = breakdowns.breakdown(made(rows, users), by, float(tau))
@@ -113,7 +113,7 @@ def test_what_the_workload_does_not_say_is_one_group():
 def test_weeks_against_the_obvious(run, name):
     rows, _ = run
     jobs = made(rows)
-    weeks = group_metrics.weekly(jobs, job_metrics.JOB_METRICS[name].values(jobs, 10.0))
+    weeks = job_metrics.weekly(jobs, job_metrics.JOB_METRICS[name].values(jobs, 10.0))
     wanted = slow.weekly(rows, name, 10.0)
     assert weeks.week.tolist() == list(wanted)
     for row, number in enumerate(weeks.week.tolist()):
@@ -125,7 +125,7 @@ def test_weeks_against_the_obvious(run, name):
         assert table[f"{name}.{part}"].to_list() == pytest.approx([week[part] for week in wanted.values()])
 
 
-@pytest.mark.parametrize("by", group_metrics.GROUPINGS)
+@pytest.mark.parametrize("by", job_metrics.GROUPINGS)
 def test_a_run_without_jobs_has_no_groups_but_all_columns(by):
     empty, full = (breakdowns.breakdown(jobs_of(rows), by) for rows in ([rejected(3)], [Job(0, 1, 2)]))
     assert empty.height == 0

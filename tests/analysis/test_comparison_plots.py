@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from mlsim.analysis.group_metrics import weekly
+from mlsim.analysis.job_metrics import weekly
 from mlsim.analysis.plots.chart_style import differ_much
-from mlsim.analysis.plots.comparison_plots import draw_comparison, pass_times, utilization_lines, weekly_bands
-from mlsim.analysis.plots.distribution_plots import queue_boxes, slowdown_boxes
+from mlsim.analysis.plots.comparison_plots import (
+    draw_comparison,
+    pass_times,
+    queue_boxes,
+    slowdown_boxes,
+    utilization_lines,
+    weekly_bands,
+)
 from mlsim.record import Passes
 from mlsim.record.derived_times import bounded_slowdown, wait_time
 from tests.reference.runs import JOBS, STAYS, Job, Stay, records_of, rejected

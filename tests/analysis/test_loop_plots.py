@@ -9,7 +9,7 @@ from matplotlib.image import imread
 from mlsim.analysis.plots import Panel, bars, chunk_curve, chunk_sizes, pe_timeline, write_picture
 from mlsim.analysis.plots.chart_style import Thinned, are_new, scale_palette, span_axis
 from mlsim.analysis.plots.gantt_plot import Raster
-from mlsim.analysis.plots.pe_plot import Bands
+from mlsim.analysis.plots.loop_plots import Bands
 from mlsim.record import Chunks, empty
 from tests.reference.runs import Job, Stay, loops_of, records_of
 
@@ -181,7 +181,7 @@ def test_more_sizes_than_are_listed_have_the_same_colours(monkeypatch):
         (pe, pe, pe, int(size), pe / 100, 1 + pe / 7) for pe, size in enumerate(random.integers(1, 99, 60))
     ]
     listed = drawn(pe_timeline(loop_of(rows, 60), "demo"))
-    monkeypatch.setattr("mlsim.analysis.plots.pe_plot._LISTED", 5)
+    monkeypatch.setattr("mlsim.analysis.plots.loop_plots._LISTED", 5)
     assert (drawn(pe_timeline(loop_of(rows, 60), "demo")) == listed).all()
 
 

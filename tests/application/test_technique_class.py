@@ -11,7 +11,7 @@ import pytest
 from mlsim.application import LoopOutcome, simulate
 from mlsim.errors import InputError
 from mlsim.scenario.application_section import ExecutionConfig
-from mlsim.scenario.plugin_names import CodeName
+from mlsim.scenario.section_base import CodeName
 from mlsim.scenario.technique_section import ParametersConfig
 
 OWN = Path(__file__).with_name("techniques_as_classes.py")

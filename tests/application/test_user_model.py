@@ -25,7 +25,7 @@ from mlsim.execution_models.loop_state import Unavailability
 from mlsim.experiment import loop_from_mapping, run_loop
 from mlsim.scenario import from_mapping
 from mlsim.scenario.application_section import ExecutionConfig
-from mlsim.scenario.plugin_names import CodeName
+from mlsim.scenario.section_base import CodeName
 from mlsim.scenario.technique_section import ParametersConfig
 from mlsim.scenario.words import Technique
 
@@ -212,11 +212,11 @@ def test_kernels_run_as_python(tmp_path: Path) -> None:
 
 
 def test_installed_models_are_found_and_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsim.scenario import plugin_names
+    from mlsim.scenario import section_base
 
     point = EntryPoint("ours", "tests.application.installed_model:blocks", "mlsim.models")
     monkeypatch.setattr(
-        plugin_names, "installed_names", lambda group: ("ours",) if group == point.group else ()
+        section_base, "installed_names", lambda group: ("ours",) if group == point.group else ()
     )
     monkeypatch.setattr("mlsim.plugins.entry_points", lambda group: [point] if group == point.group else [])
     assert run("ours").rows.size.tolist() == [100] * 7

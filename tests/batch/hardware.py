@@ -15,7 +15,7 @@ from mlsim.scenario import BatchConfig, PlatformConfig
 from mlsim.scenario.batch_section import CoordinationConfig
 from mlsim.scenario.platform_section import DrainConfig, FailureConfig
 from mlsim.scenario.words import Mapping
-from mlsim.workload.resource_requests import ResourceRequests
+from mlsim.workload.workload_jobs import ResourceRequests
 from tests.batch.builders import RigidApplications, block
 
 

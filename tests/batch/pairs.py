@@ -30,7 +30,7 @@ from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
 from mlsim.scenario.platform_section import DrainConfig, FailureConfig
 from mlsim.scenario.words import Mapping
-from mlsim.workload.resource_requests import NodeSets
+from mlsim.workload.workload_jobs import NodeSets
 from tests.batch.builders import RigidApplications, block
 from tests.batch.hardware import jobs_with_requests, machine
 from tests.batch.test_dependencies import plan_of

@@ -19,8 +19,7 @@ from mlsim.errors import InputError
 from mlsim.platform.machine import PowerColumns
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
-from mlsim.workload.resource_requests import NodeSets
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock, NodeSets
 from tests.batch import builders
 from tests.batch.builders import block
 from tests.batch.hardware import machine, simulate

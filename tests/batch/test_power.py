@@ -25,7 +25,7 @@ from mlsim.record import (
     Records,
     empty,
 )
-from mlsim.record.timelines import job_energy, power_over_time, run_energy, run_span
+from mlsim.record.derived_times import job_energy, power_over_time, run_energy, run_span
 from mlsim.scenario import from_mapping
 from tests.batch.builders import block, simulate
 from tests.batch.test_failures import assert_same, by_reference, job_lists, options, studies

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mlsim.errors import InputError
 from mlsim.record import JobState
-from mlsim.workload.resource_requests import ResourceRequests
+from mlsim.workload.workload_jobs import ResourceRequests
 from tests.batch import builders
 from tests.batch.builders import block
 from tests.batch.hardware import machine, simulate

@@ -14,9 +14,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import mlsim
-from mlsim.analysis.plots.chart_style import time_axis
+from mlsim.analysis.plots.chart_style import figures, time_axis
 from mlsim.analysis.plots.paper_runs import queue, utilization_lines
-from mlsim.analysis.plots.paper_style import figures
 from mlsim.cli.main import app
 from mlsim.cli.reports import PlotKind
 from mlsim.errors import InputError

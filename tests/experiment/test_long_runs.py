@@ -11,7 +11,7 @@ import pytest
 
 import mlsim
 from mlsim.batch.events.submissions import REJECTS_ALL
-from mlsim.record import growing_arrays, parquet_tables, table_blocks
+from mlsim.record import column_types, parquet_tables, table_blocks
 from mlsim.scenario import from_mapping
 from mlsim.workload import Field, log_source, write_swf
 
@@ -44,8 +44,8 @@ def scenario(tmp_path: Path) -> dict:
 @pytest.fixture
 def long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every run count as a long one, of blocks of odd sizes."""
-    monkeypatch.setattr(growing_arrays, "HELD_ROWS", 100)
-    monkeypatch.setattr(growing_arrays, "_COPIED_AT_ONCE", 33)
+    monkeypatch.setattr(column_types, "HELD_ROWS", 100)
+    monkeypatch.setattr(column_types, "_COPIED_AT_ONCE", 33)
     monkeypatch.setattr(table_blocks, "LONG_ROWS", 100)
     monkeypatch.setattr(table_blocks, "BLOCK_ROWS", 91)
     monkeypatch.setattr(parquet_tables, "_ROW_GROUP", 57)

@@ -32,7 +32,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         for module in ("record", "cosim.coupling"):
             monkeypatch.setattr(f"mlsim.{module}.ChunkStore", lambda: ChunkStore(20, 7))
         monkeypatch.setattr("mlsim.record.table_blocks.CHUNK_ROWS", 11)
-        monkeypatch.setattr("mlsim.record.growing_arrays.HELD_ROWS", 5)
+        monkeypatch.setattr("mlsim.record.column_types.HELD_ROWS", 5)
         monkeypatch.setattr("mlsim.record.otf2.trace_content._ROWS_AT_ONCE", 30)
 
     return make_small

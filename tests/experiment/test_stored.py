@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import mlsim
-from mlsim.analysis.group_metrics import GROUPINGS
+from mlsim.analysis.job_metrics import GROUPINGS
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment.manifest import write_manifest
 from mlsim.experiment.stored_runs import (

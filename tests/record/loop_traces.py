@@ -16,7 +16,7 @@ from mlsim.application.application_simulator import single_loop_records
 from mlsim.application.loop_outcome import LoopRecorder, PERequests
 from mlsim.record import ChunkStore
 from mlsim.record.otf2 import Service
-from mlsim.record.otf2.trace_references import CHUNK_REQUEST
+from mlsim.record.otf2.trace_layout import CHUNK_REQUEST
 from mlsim.traces import anchor_of, opened, problems_of
 from tests.application.test_reference import run
 from tests.record.traces import Message, Trace, read_trace, written

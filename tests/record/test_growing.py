@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from mlsim.errors import OutputError
-from mlsim.record import growing_arrays
-from mlsim.record.growing_arrays import GrowingArray, GrowingTimes, let_go
+from mlsim.record import column_types
+from mlsim.record.column_types import GrowingArray, GrowingTimes, let_go
 
 
 @pytest.mark.parametrize("columns", [None, 3])
 def test_content_stays_while_the_array_grows_into_files(monkeypatch, columns):
-    monkeypatch.setattr(growing_arrays, "HELD_ROWS", 50)
-    monkeypatch.setattr(growing_arrays, "_COPIED_AT_ONCE", 7)
+    monkeypatch.setattr(column_types, "HELD_ROWS", 50)
+    monkeypatch.setattr(column_types, "_COPIED_AT_ONCE", 7)
     values = GrowingArray(np.int64, columns, 2)
     for row in range(300):
         values.reserve(row + 1, row)
         values.array[..., row] = row * row
         let_go(values.array)
-    assert (growing_arrays._mapping_of(values.array) is not None) == (values.capacity > 50)
+    assert (column_types._mapping_of(values.array) is not None) == (values.capacity > 50)
     assert (values.array[..., :300] == np.arange(300) ** 2).all()
     part = values.array[..., 100:200]
     let_go(part)  # of a view too
@@ -30,7 +30,7 @@ def test_content_stays_while_the_array_grows_into_files(monkeypatch, columns):
 
 
 def test_nothing_is_left_in_the_directory_of_temporary_files(monkeypatch, tmp_path: Path):
-    monkeypatch.setattr(growing_arrays, "HELD_ROWS", 10)
+    monkeypatch.setattr(column_types, "HELD_ROWS", 10)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     values = GrowingArray(np.float64)
     values.reserve(5000, 0)
@@ -38,7 +38,7 @@ def test_nothing_is_left_in_the_directory_of_temporary_files(monkeypatch, tmp_pa
 
 
 def test_no_room_is_told(monkeypatch, tmp_path: Path):
-    monkeypatch.setattr(growing_arrays, "HELD_ROWS", 10)
+    monkeypatch.setattr(column_types, "HELD_ROWS", 10)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     values = GrowingArray(np.float64)
     with pytest.raises(OutputError, match=r"no room for .* MB of intermediate results(.|\n)*TMPDIR"):
@@ -46,7 +46,7 @@ def test_no_room_is_told(monkeypatch, tmp_path: Path):
 
 
 def test_times_one_by_one(monkeypatch):
-    monkeypatch.setattr(growing_arrays, "HELD_ROWS", 10)
+    monkeypatch.setattr(column_types, "HELD_ROWS", 10)
     times = GrowingTimes()
     for number in range(5000):
         times.append(number / 2)

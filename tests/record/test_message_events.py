@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from mlsim.record import MessageKind, Messages, Records
+from mlsim.record.otf2.trace_content import MessageEvents, deliver
 from mlsim.record.otf2.trace_layout import lay_out
-from mlsim.record.otf2.trace_messages import MessageEvents, deliver
 from tests.record.builders import random_records
 
 IDLE, REQUEST, ACCEPTED = (MessageKind.NODE_IDLE, MessageKind.RELEASE_REQUEST, MessageKind.RELEASE_ACCEPTED)

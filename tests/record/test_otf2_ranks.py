@@ -9,9 +9,9 @@ import otf2
 import pytest
 
 from mlsim.record import Chunks, Loops, Nodes, Occupancy, PEs, Records, empty
+from mlsim.record.derived_times import one_job
 from mlsim.record.otf2 import Service, TraceOptions, write_otf2
 from mlsim.record.record_tables import Messages, RankRequests, Ranks
-from mlsim.record.timelines import one_job
 from mlsim.traces import opened, problems_of
 from tests.record.traces import Trace, needs_otf2_print, printed, read_trace
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlsim.record import MessageKind
 from mlsim.record.otf2 import Level
-from mlsim.record.otf2.trace_messages import application_nodes
+from mlsim.record.otf2.trace_content import application_nodes
 from mlsim.traces import anchor_of, move_apart, opened
 from tests.record.builders import random_records, with_requests
 from tests.record.pipit_like import profile_of

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.record.timelines import step_function, time_average
+from mlsim.record.derived_times import step_function, time_average
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(1, 4)), max_size=20)
 

@@ -17,8 +17,7 @@ from mlsim.cosim import scenario_inputs, simulation
 from mlsim.record import JobState, MessageKind, Messages, Records
 from mlsim.record.derived_times import restarts
 from mlsim.scenario import from_mapping
-from mlsim.workload.resource_requests import NodeSets
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock, NodeSets
 from tests.reference import cosim
 from tests.reference.cosim_data import Job, Message, Platform, Rules, Run
 

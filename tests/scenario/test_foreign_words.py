@@ -8,7 +8,7 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.scenario import from_mapping
-from mlsim.scenario.scenario_problems import _ADVICE_OF_WORDS, look_up
+from mlsim.scenario.overrides import _ADVICE_OF_WORDS, look_up
 from mlsim.scenario.section_base import split_key
 
 

@@ -11,8 +11,8 @@ from mlsim.application import simulate
 from mlsim.errors import InputError
 from mlsim.scenario import Scenario, dump, loads
 from mlsim.scenario.application_section import ExecutionConfig
-from mlsim.scenario.plugin_names import user_function
 from mlsim.scenario.scenario_keys import warnings_of
+from mlsim.scenario.section_base import user_function
 from mlsim.scenario.technique_section import ParametersConfig, split_technique
 from mlsim.scenario.words import Technique, WeightSource
 

@@ -11,19 +11,23 @@ from hypothesis import strategies as st
 
 from mlsim.scenario import Policy
 from mlsim.scenario.amount_types import Quantity, work
-from mlsim.scenario.field_types import SWITCH, number, text, whole, word_of
-from mlsim.scenario.unit_types import (
+from mlsim.scenario.field_types import (
     BANDWIDTH,
     DIMENSIONS,
     FLOP,
     RATE,
     SIZE,
+    SWITCH,
     TIME,
     Dimension,
     format_value,
     nearest,
+    number,
     parse_value,
     shown,
+    text,
+    whole,
+    word_of,
 )
 from mlsim.scenario.words import CleaningRule, Technique
 

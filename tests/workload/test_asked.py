@@ -12,7 +12,7 @@ from mlsim.platform import build_machine
 from mlsim.scenario import PlatformConfig, WorkloadConfig, from_mapping
 from mlsim.scenario.words import Mapping
 from mlsim.workload import JobBlock, open_workload
-from mlsim.workload.swf_fields import Field
+from mlsim.workload.log_fields import Field
 from mlsim.workload.swf_log import write_swf
 
 PLATFORM = {

@@ -8,7 +8,7 @@ import pytest
 from mlsim.errors import InputError
 from mlsim.workload.batsim_log import read_batsim
 from mlsim.workload.format_record import Reading, WholeLog
-from mlsim.workload.log_times import Rates
+from mlsim.workload.log_fields import Rates
 
 RATES = Rates(speed=1e9, bandwidth=8e9)  # 1 GFLOP/s, 1 GB/s
 

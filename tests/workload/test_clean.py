@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from mlsim.scenario import WorkloadConfig
 from mlsim.scenario.words import CleaningRule, EstimateSource
 from mlsim.scenario.workload_section import CleaningConfig
-from mlsim.workload.log_cleaning import Cleaner
+from mlsim.workload.log_source import Cleaner
 from mlsim.workload.workload_jobs import JobBlock, LogBlock
 
 MACHINE = 16

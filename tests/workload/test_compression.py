@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.workload.compression import compressed_writer, read_chunks
+from mlsim.workload.format_record import compressed_writer, read_chunks
 
 if sys.version_info >= (3, 14):
     from compression import zstd

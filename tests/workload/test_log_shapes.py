@@ -15,8 +15,7 @@ import mlsim
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig
 from mlsim.scenario.words import NeverRan, WorkloadFormat, WorkloadModel
-from mlsim.verify.promises import judge_easy
-from mlsim.verify.schedule import Schedule
+from mlsim.verify.promises import Schedule, judge_easy
 from mlsim.workload import JobBlock, open_workload
 from mlsim.workload.derived_logs import convert
 from mlsim.workload.format_record import Reading

@@ -15,7 +15,7 @@ import mlsim
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario.words import JobKinds as Kinds
-from mlsim.workload.log_times import DAY
+from mlsim.workload.log_fields import DAY
 from mlsim.workload.models.lublin_model import (
     PARAMETERS,
     JobKind,

@@ -15,7 +15,7 @@ from mlsim.workload import job_mix
 from mlsim.workload.campaigns import machine_jobs
 from mlsim.workload.csv_log import write_csv
 from mlsim.workload.job_mix import read_mix
-from mlsim.workload.log_times import HOUR
+from mlsim.workload.log_fields import HOUR
 
 N = 60_000
 EURORA, KIT = read_mix("eurora"), read_mix("forhlr2")

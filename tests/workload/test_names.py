@@ -20,8 +20,8 @@ from mlsim.scenario.words import Mapping, WorkloadFormat
 from mlsim.workload import names_of
 from mlsim.workload.derived_logs import convert
 from mlsim.workload.format_record import Reading
+from mlsim.workload.log_fields import directives_of
 from mlsim.workload.log_formats import LogReader, format_of_name
-from mlsim.workload.swf_fields import directives_of
 from tests.batch.builders import block, machine
 
 CSV = """job_id,submit_time,run_time,walltime,processors,user,group,executable,queue,partition,qos

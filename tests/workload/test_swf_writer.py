@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mlsim.errors import OutputError
 from mlsim.workload import Field, read_swf, write_swf
-from mlsim.workload.swf_fields import SCHEDULED
+from mlsim.workload.log_fields import SCHEDULED
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 times = st.one_of(st.just(-1.0), st.floats(0, 2**53, exclude_max=True))

@@ -20,7 +20,7 @@ from mlsim.platform import build_machine
 from mlsim.scenario import PlatformConfig, WorkloadConfig, from_mapping
 from mlsim.scenario.words import Mapping
 from mlsim.workload import JobBlock, open_workload
-from mlsim.workload.resource_requests import pbs_size, sized, slurm_size
+from mlsim.workload.workload_jobs import pbs_size, sized, slurm_size
 
 
 class Job(NamedTuple):

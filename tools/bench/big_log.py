@@ -15,8 +15,8 @@ import numpy as np
 
 from mlsim.cli.new_files import new_files
 from mlsim.workload import Field, read_swf
-from mlsim.workload.compression import compressed_writer
-from mlsim.workload.swf_fields import header_lines
+from mlsim.workload.format_record import compressed_writer
+from mlsim.workload.log_fields import header_lines
 
 _ROWS = 16_384
 

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, empty
-from mlsim.record.otf2 import Level, TraceInfo, TraceOptions, trace_writer, write_otf2
+from mlsim.record.otf2 import Level, TraceInfo, TraceOptions, event_pass, write_otf2
 
 CORES = 16
 
@@ -113,8 +113,8 @@ def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any
 def measure(name: str, directory: Path, records: Records, level: Level, *, exclusive: bool) -> None:
     """Write one trace and print a row of the table."""
     spent: list[float] = []
-    compiled = trace_writer.write_rows
-    trace_writer.write_rows = timed(compiled, spent)
+    compiled = event_pass.write_rows
+    event_pass.write_rows = timed(compiled, spent)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.process_time()
     info: TraceInfo = write_otf2(
@@ -125,7 +125,7 @@ def measure(name: str, directory: Path, records: Records, level: Level, *, exclu
         ),
     )
     total = time.process_time() - began
-    trace_writer.write_rows = compiled
+    event_pass.write_rows = compiled
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1024
     print(
         f"{name:<28}{info.locations:>10}{info.events:>11}{info.events / sum(spent) / 1e6:>9.1f}"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mlsim.scenario import WorkloadConfig
 from mlsim.workload import SwfReader, open_workload
-from mlsim.workload.compression import read_chunks
+from mlsim.workload.format_record import read_chunks
 
 RUNS = 5
 

@@ -9,18 +9,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.analysis.formatting import count, duration, share
 from mlsim.analysis.machine_metrics import machine_cores, utilization
 from mlsim.analysis.plots import utilization_plot
 from mlsim.analysis.plots.chart_style import BLUE, GREEN, INK, SKY, VERMILION, TimeAxis, time_axis
 from mlsim.analysis.plots.gantt_plot import Boxes, boxes
-from mlsim.record import Chunks, Loops, OutageKind, PEs, Records, empty
-from mlsim.record.derived_times import bounded_slowdown, wait_time, waiting_spans
+from mlsim.record import Chunks, Loops, OutageKind, PEs, Records, derived_times, empty
 from mlsim.record.table_blocks import n_rows, rows_of
-from mlsim.record.timelines import out_of_use_spans, step_function
 
 Packed = dict[str, Any]
 
@@ -180,8 +177,8 @@ def _jobs(records: Records) -> dict[str, Packed]:
             "start": jobs.start_time,
             "end": jobs.end_time,
             "walltime": jobs.walltime,
-            "wait": wait_time(jobs),
-            "slowdown": bounded_slowdown(jobs),
+            "wait": derived_times.wait_time(jobs),
+            "slowdown": derived_times.bounded_slowdown(jobs),
             "processors": jobs.processors,
             "state": jobs.state,
             "backfilled": jobs.backfilled,
@@ -217,7 +214,7 @@ def _exact_or_averaged(
     """Return a step function over [begin, end] of the axis: as it is, or where it is long its averages."""
     if len(spans[0]) * 2 > _MOST_STEPS:
         return _steps(np.linspace(axis.begin, axis.end, _BINS + 1)[:-1], averages(records, axis, _BINS))
-    times, values = step_function(*spans)
+    times, values = derived_times.step_function(*spans)
     return _steps(times, values / scale)
 
 
@@ -243,8 +240,8 @@ def _shares(records: Records, axis: TimeAxis) -> dict[str, Any]:
 
 
 def _capacity(records: Records, axis: TimeAxis, cores: int) -> dict[str, Any]:
-    node, start, stop = out_of_use_spans(records.outages, axis.begin, axis.end)
-    times, missing = step_function(start, stop, records.nodes.cores[node])
+    node, start, stop = derived_times.out_of_use_spans(records.outages, axis.begin, axis.end)
+    times, missing = derived_times.step_function(start, stop, records.nodes.cores[node])
     if not len(times) or times[0] > axis.begin:
         times, missing = np.append(axis.begin, times), np.append(0.0, missing)
     look = {"label": "capacity (hatched: out of use)", "colour": INK, "line": True, "hatched": True}
@@ -252,7 +249,7 @@ def _capacity(records: Records, axis: TimeAxis, cores: int) -> dict[str, Any]:
 
 
 def _queue(records: Records, axis: TimeAxis) -> dict[str, Any]:
-    begin, end = waiting_spans(records.jobs, records.attempts)
+    begin, end = derived_times.waiting_spans(records.jobs, records.attempts)
     spans = begin, end, np.ones(len(begin))
     steps = _exact_or_averaged(spans, 1.0, records, axis, utilization_plot.waiting_jobs)
     waiting = {"label": "waiting", "colour": VERMILION, "steps": steps}

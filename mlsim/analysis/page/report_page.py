@@ -17,9 +17,8 @@ from matplotlib.figure import Figure
 from mlsim.analysis.formatting import ENDS, clock, count, duration, number, share
 from mlsim.analysis.machine_metrics import Transfers, transfers
 from mlsim.analysis.page.page_data import MOST_BOXES, PageLoops, run_data
-from mlsim.analysis.plots.chart_style import job_palette, scale_palette
-from mlsim.analysis.plots.distribution_plots import slowdown_ecdf, wait_by_size, wait_ecdf
-from mlsim.analysis.plots.paper_style import paper_style
+from mlsim.analysis.plots.chart_style import job_palette, paper_style, scale_palette
+from mlsim.analysis.plots.comparison_plots import slowdown_ecdf, wait_by_size, wait_ecdf
 from mlsim.analysis.run_comparison import COMPARED, compare_metrics
 from mlsim.record import JobState, Records
 from mlsim.record.column_types import words_of

@@ -2,9 +2,8 @@
 
 from mlsim.analysis.plots.chart_style import write_picture
 from mlsim.analysis.plots.gantt_plot import gantt
-from mlsim.analysis.plots.loop_plots import Curve, chunk_curve, chunk_sizes, iteration_costs
+from mlsim.analysis.plots.loop_plots import Curve, chunk_curve, chunk_sizes, iteration_costs, pe_timeline
 from mlsim.analysis.plots.panel_plots import LinePanel, Look, Panel, bars, lines
-from mlsim.analysis.plots.pe_plot import pe_timeline
 from mlsim.analysis.plots.utilization_plot import utilization_over_time
 
 __all__ = [

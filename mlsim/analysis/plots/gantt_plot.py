@@ -8,15 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim._runtime.arrays import Floats, Ints
-from mlsim.analysis.plots import chart_style
-from mlsim.analysis.plots.utilization_plot import draw_outages
-from mlsim.record import Nodes, Occupancy, Records
-from mlsim.record.growing_arrays import let_go
-from mlsim.record.node_sets import number_cores
+from mlsim._runtime.arrays import Floats, Ints, NDArray
+from mlsim.analysis.plots import chart_style, utilization_plot
+from mlsim.record import Nodes, Occupancy, Records, column_types, node_sets
 from mlsim.record.table_blocks import blocks_of, n_rows
 
 
@@ -42,7 +38,7 @@ def boxes(records: Records, by_core: bool) -> Boxes:
 
 def _core_boxes(records: Records) -> Boxes:
     """Return one rectangle for each run of neighbouring cores; neighbouring whole nodes share one."""
-    held = number_cores(records.nodes, records.jobs, records.occupancy)
+    held = node_sets.number_cores(records.nodes, records.jobs, records.occupancy)
     # Numbers of 32 bits, as the columns are: there is one for each core of each stay.
     place = _first_cores(records.nodes).astype(np.int32)[held.node] + held.core
     new = np.diff(place) != 1
@@ -183,7 +179,7 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
         _draw_boxes(axes, axis, records, by_core, shape)
         if len(records.jobs.job_id) <= _LABELLED:
             _draw_labels(axes, axis, records, boxes(records, by_core), shape)
-        handles: list[Any] = [*draw_outages(axes, axis, records.outages)]
+        handles: list[Any] = [*utilization_plot.draw_outages(axes, axis, records.outages)]
         scale = _draw_releases(axes, axis, records, shape, handles)
         if handles:
             look: dict[str, Any] = {"markerscale": scale, "ncols": len(handles)}
@@ -241,7 +237,7 @@ def _layouts(records: Records, by_core: bool) -> Iterator[tuple[Occupancy, Boxes
         return
     for held in blocks_of(records.occupancy):
         yield held, boxes(replace(records, occupancy=held), by_core)
-        let_go(records.jobs.job_id)
+        column_types.let_go(records.jobs.job_id)
 
 
 def _draw_labels(

@@ -1,4 +1,4 @@
-"""Chunk sizes and iteration costs of loops."""
+"""Chunk sizes and iteration costs of loops, and their PEs over time; figures of loops for papers."""
 
 import math
 from collections.abc import Sequence
@@ -6,15 +6,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.analysis.formatting import count, number
+from mlsim.analysis.machine_metrics import percent_imbalance
 from mlsim.analysis.plots import chart_style
-from mlsim.record import Chunks
-from mlsim.record.table_blocks import chunk_blocks, n_rows
+from mlsim.analysis.plots.chart_style import Runs, light_grid, line_of, paper_figure, put_legend
+from mlsim.analysis.plots.gantt_plot import GAP, SEPARATED, Boxes, Raster
+from mlsim.analysis.plots.paper_runs import draw_rectangles
+from mlsim.record import Chunks, Records
+from mlsim.record.table_blocks import chunk_blocks, n_rows, size_range
 
 _MOST_ACROSS = 4
 _LETTER = 13  # width of a letter of a panel's title, in pixels
@@ -243,3 +248,224 @@ def _draw_image(figure: Figure, left: int, costs: Floats, unit: str, extent: Ext
     bar = figure.colorbar(shown, cax=colours, format=FuncFormatter(lambda value, _: f"{value:g}"))
     bar.outline.set_visible(False)
     colours.set_title(unit, loc="left", fontsize=9, color=chart_style.INK, pad=12)
+
+
+class Bands:
+    """Bands of equal height, painted as by :class:`~mlsim.analysis.plots.gantt_plot.Raster`.
+
+    All rows of pixels of a band are alike except the last one, which separates bars: so two are painted,
+    whatever the height. ``shape`` is (height, width) in pixels.
+    """
+
+    def __init__(self, shape: tuple[int, int], bands: int) -> None:
+        self._height, self._width = shape[0] // bands, shape[1]
+        self._raster = Raster((2 * bands, shape[1]))
+
+    def paint(self, band: NDArray[np.int32], left: Floats, right: Floats, colour: Ints) -> None:
+        """Add bars, with edges in pixels, clipped to the picture; ``colour`` is a row of the palette."""
+        left, right = np.maximum(left, 0.0), np.minimum(right, float(self._width))
+        apart = (right - left >= SEPARATED) & (self._height >= SEPARATED)
+        gap: Floats = np.where(apart, GAP, 0.0)
+        top: Floats = band.astype(np.float64) * 2.0
+        self._raster.paint(left, right - gap, top, top + 2.0 - gap, np.ones(len(top)), colour)
+
+    def image(self, palette: Floats) -> NDArray[np.uint8]:
+        """Return RGB bytes, (height, width, 3), from colours in [0, 1], (colours, 3)."""
+        painted = self._raster.image(palette)
+        return np.repeat(painted, [self._height - 1, 1] * (len(painted) // 2), axis=0)
+
+
+_PES_LEFT, _PES_RIGHT, _PES_TOP, _PES_BOTTOM = 110, 190, 60, 80
+_MAX_HEIGHT, _MAX_BAND, _MIN_HEIGHT = 900, 24, 120
+_SCALE_LEFT, _SCALE_WIDTH = 40, 22
+_LISTED = 1 << 16  # limit of sizes whose colours are looked up in a list
+_NODE_BAND = 12  # smallest height of nodes, in pixels, that lines separate
+
+
+def pe_timeline(records: Records, title: str) -> Figure:
+    """Draw the chunks that each PE executed over time, coloured by chunk size.
+
+    A PE is a band, PE 0 at the top. White is time without a chunk: waiting for one, or none was left. If
+    several chunks or PEs share a pixel, it has the colour of the chunk with the largest part in it, and is
+    fainter the less of it was in use. If there is space, thin lines separate the nodes.
+    """
+    pes = int(records.loops.pes[0])
+    height = _height(pes)
+    axis = chart_style.span_axis(float(records.jobs.end_time[0]))
+    shape = (height, chart_style.WIDTH - _PES_LEFT - _PES_RIGHT)
+    sizes = size_range(records.chunks) or (1, 1)
+    with chart_style.picture_style():
+        figure = chart_style.canvas(_PES_TOP + height + _PES_BOTTOM)
+        axes = chart_style.axes_at(figure, _PES_LEFT, _PES_TOP, shape[1], height)
+        chart_style.add_pixels(axes, _painted(records, shape[1] / axis.end, sizes, pes, shape))
+        _part_nodes(axes, records, pes, height)
+        axis.label(axes)
+        axes.set_ylim(pes, 0)
+        axes.set_ylabel("PE")
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, steps=[1, 2, 4, 8, 10]))
+        axes.set_title(f"{title}  ({_pe_facts(records)})")
+        _draw_scale(figure, sizes, height)
+    return figure
+
+
+def _pe_facts(records: Records) -> str:
+    imbalance = float(percent_imbalance(records.loops)[0])
+    chunks = count(int(records.loops.steps[0]), "chunk")
+    return chunks if np.isnan(imbalance) else f"{chunks}, imbalance {imbalance:.1f} %"
+
+
+def _height(pes: int) -> int:
+    """Return the height in pixels: whole pixels a PE, as long as there are that many."""
+    band = min(max(_MAX_HEIGHT // pes, 1), _MAX_BAND)
+    return min(max(band * pes, _MIN_HEIGHT), _MAX_HEIGHT)
+
+
+def _painted(
+    records: Records, across: float, sizes: tuple[int, int], pes: int, shape: tuple[int, int]
+) -> NDArray[np.uint8]:
+    """Paint the chunks: into bands where each PE has whole pixels, else whatever part of a pixel it has."""
+    in_bands, least, band = shape[0] % pes == 0, sizes[0], shape[0] / pes
+    bands, raster = Bands(shape, pes), Raster(shape)
+    few = sizes[1] - least < _LISTED
+    listed = _colours(np.arange(least, sizes[1] + 1 if few else least, dtype=np.float64), *sizes)
+    for chunks in chunk_blocks(records.chunks):
+        colour = listed[chunks.size - least] if few else _colours(chunks.size.astype(np.float64), *sizes)
+        left, right = chunks.start * across, chunks.end * across
+        if in_bands:
+            bands.paint(chunks.pe, left, right, colour)
+        else:
+            top = chunks.pe.astype(np.float64) * band
+            raster.paint(left, right, top, top + band, np.ones(len(top)), colour)
+    return (bands if in_bands else raster).image(chart_style.scale_palette())
+
+
+def _colours(size: Floats, least: float, largest: float) -> Ints:
+    """Return the row of the palette for chunk sizes: linear in the logarithm; the middle if all are equal."""
+    if least == largest:
+        return np.full(len(size), 128, np.int64)
+    # The lightest colours are close to white, which is idle.
+    rows: Floats = np.rint(30 + 225 * np.log(size / least) / np.log(largest / least))
+    return rows.astype(np.int64)
+
+
+def _part_nodes(axes: Axes, records: Records, pes: int, height: int) -> None:
+    cores = records.nodes.cores
+    if int(cores.sum()) != pes or height / len(cores) < _NODE_BAND or len(cores) == pes:
+        return
+    for first in np.cumsum(cores)[:-1]:
+        axes.axhline(float(first), color=chart_style.INK, linewidth=0.5, alpha=0.6)
+
+
+def _draw_scale(figure: Figure, sizes: tuple[float, float], height: int) -> None:
+    """Draw what the colours mean, beside the timeline."""
+    axes = chart_style.axes_at(
+        figure, chart_style.WIDTH - _PES_RIGHT + _SCALE_LEFT, _PES_TOP, _SCALE_WIDTH, height
+    )
+    along = np.exp(np.linspace(np.log(sizes[0]), np.log(sizes[1]), height))[::-1]
+    column = np.rint(chart_style.scale_palette()[_colours(along, *sizes)] * 255).astype(np.uint8)
+    chart_style.add_pixels(axes, np.repeat(column[:, None, :], _SCALE_WIDTH, axis=1))
+    axes.set_xticks([])
+    axes.set_yscale("log")
+    axes.set_ylim(*(sizes if sizes[0] < sizes[1] else (sizes[0] / 2, sizes[0] * 2)))
+    between = (10.0**k for k in range(1, 19) if sizes[0] * 1.6 < 10.0**k < sizes[1] / 1.6)
+    axes.set_yticks(sorted({*sizes, *between}))
+    axes.yaxis.tick_right()
+    axes.yaxis.set_label_position("right")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+    axes.set_ylabel("chunk size (iterations)")
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+@paper_figure("chunk-sizes", "chunk sizes over scheduling steps", 52.0, of_loops=True)
+def paper_chunk_sizes(axes: Axes, runs: Runs, _tau: float) -> None:
+    """Draw chunk sizes over scheduling steps, on a logarithmic scale (as Eleliemy 2021, Fig. 2.1)."""
+    curves = [chunk_curve(run.chunks, label) for label, run in runs.items()]
+    steps = max(curve.steps for curve in curves)
+    top = max(int(curve.size.max()) for curve in curves)
+    for place, curve in enumerate(curves):
+        look: dict[str, Any] = {"marker": "os^Dv<>"[place % 7], "markersize": 2.6 if steps <= 100 else 1.6}
+        look |= {"markeredgewidth": 0, "linestyle": "none", "color": line_of(place)[0]}
+        axes.plot(curve.step + 1, np.maximum(curve.size, 1), label=curve.label, **look)
+    axes.set_yscale("log")
+    axes.set_ylim(0.8, top * 1.5)
+    axes.set_xlim(0, steps + max(steps * 0.02, 1))
+    chart_style.plain_log(axes, "y")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.set_xlabel("scheduling step")
+    axes.set_ylabel("chunk size (iterations)")
+    light_grid(axes)
+    if len(curves) > 1:
+        for line in put_legend(axes):
+            line.set_markersize(4)
+
+
+def _pes_of(records: Records) -> int:
+    return max(int(records.chunks.pe.max()) + 1, len(records.pes.pe))
+
+
+def _timeline_height(runs: Runs) -> float:
+    (records,) = runs.values()
+    return min(max(24.0 + 1.6 * _pes_of(records), 35.0), 70.0)
+
+
+@paper_figure("loop-timeline", "PEs of a loop over time", _timeline_height, is_single=True, of_loops=True)
+def loop_timeline(axes: Axes, runs: Runs, _tau: float) -> None:
+    """Draw when each PE executed chunks, the darker the larger; dashed: the mean finish time; one run."""
+    (records,) = runs.values()
+    chunks, job = records.chunks, int(records.chunks.job[0])
+    began, ended = float(records.jobs.start_time[job]), float(records.jobs.end_time[job])
+    axis = chart_style.span_axis(ended - began)
+    low, high = int(chunks.size.min()), int(chunks.size.max())
+    palette, scale = chart_style.scale_palette(), np.log(high / low) or 1.0
+    colours = np.rint(np.log(chunks.size / low) / scale * (len(palette) - 1)).astype(np.int64)
+    top = chunks.pe.astype(np.float64)
+    drawn = Boxes(np.arange(len(top)), top, top + 1.0, np.ones(len(top)))
+    axes.set_ylim(_pes_of(records), 0)
+    axis.label(axes)
+    draw_rectangles(axes, axis, (chunks.start - began, chunks.end - began), drawn, colours, palette)
+    finish = records.pes.finish - began
+    if len(finish):
+        look: dict[str, Any] = {"color": chart_style.VERMILION, "linestyle": "--", "linewidth": 1.0}
+        words = f"mean finish; imbalance {_imbalance(finish)}"
+        axes.axvline(float(finish.mean()) / axis.seconds, label=words, **look)
+        put_legend(axes)
+    norm = LogNorm(low, high if high > low else low * 1.001)
+    colour_map = ScalarMappable(norm, ListedColormap(palette))
+    bar = axes.figure.colorbar(colour_map, ax=axes, pad=0.02, fraction=0.08, aspect=25)
+    marks = sorted({low, high, *(10**k for k in range(8) if low < 10**k < high)})
+    bar.set_ticks(marks, labels=[f"{mark:,}" for mark in marks])
+    bar.ax.minorticks_off()
+    bar.set_label("iterations per chunk")
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.set_ylabel("PE")
+
+
+@paper_figure("imbalance-profile", "finish times of PEs, sorted", 50.0, of_loops=True)
+def imbalance_profile(axes: Axes, runs: Runs, _tau: float) -> None:
+    """Draw the finish times of PEs in rising order, as shares of the mean; the last value is max/mean."""
+    lowest, highest = 1.0, 1.0
+    for place, (label, records) in enumerate(runs.items()):
+        finish = np.sort(records.pes.finish - records.jobs.start_time[int(records.pes.job[0])])
+        shares = finish / finish.mean()
+        edges = np.linspace(0.0, 100.0, len(shares) + 1)
+        colour, style = line_of(place)
+        words = f"{label} ({_imbalance(finish)})" if len(runs) > 1 else label
+        axes.stairs(shares * 100.0, edges, baseline=None, color=colour, linestyle=style, label=words)
+        lowest, highest = min(lowest, float(shares[0])), max(highest, float(shares[-1]))
+    axes.axhline(100.0, color=chart_style.INK, linewidth=0.6, linestyle=":")
+    room = max((highest - lowest) * 5.0, 0.5)
+    axes.set_xlim(0, 100)
+    axes.set_ylim(max(lowest * 100.0 - room, 0.0), highest * 100.0 + room)
+    axes.set_xlabel("PEs, by finish time (%)")
+    axes.set_ylabel("finish time (% of the mean)")
+    light_grid(axes)
+    if len(runs) > 1:
+        put_legend(axes)
+
+
+def _imbalance(finish: Floats) -> str:
+    """Write (1 - mean/max) · 100 of finish times (Eleliemy 2021, Eq. 2.16)."""
+    return f"{number(float(1.0 - finish.mean() / finish.max()) * 100.0)} %"

@@ -11,16 +11,15 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from mlsim._runtime.arrays import Floats
 from mlsim.analysis.formatting import number, share
-from mlsim.analysis.group_metrics import weekly
-from mlsim.analysis.job_metrics import JOB_METRICS
+from mlsim.analysis.job_metrics import JOB_METRICS, weekly
 from mlsim.analysis.machine_metrics import utilization
-from mlsim.analysis.plots import chart_style, paper_style, utilization_plot
+from mlsim.analysis.plots import chart_style, utilization_plot
+from mlsim.analysis.plots.chart_style import Runs, line_of, paper_figure, put_legend, size_of
 from mlsim.analysis.plots.gantt_plot import Boxes, Raster, boxes, job_colours
-from mlsim.analysis.plots.paper_style import Runs, line_of, paper_figure, put_legend, size_of
 from mlsim.errors import InputError
 from mlsim.record import Records
+from mlsim.record.derived_times import power_over_time, run_energy, time_average
 from mlsim.record.table_blocks import n_rows
-from mlsim.record.timelines import power_over_time, run_energy, time_average
 
 _AS_LINES = 4000  # limit of rectangles drawn as such; more are painted into an image
 _PIXELS = 24  # of such an image, per millimetre
@@ -126,7 +125,7 @@ def _edges(axis: chart_style.TimeAxis) -> Floats:
 def _label(axes: Axes, axis: chart_style.TimeAxis, label: str) -> None:
     axis.label(axes)
     axes.set_ylabel(label)
-    paper_style.light_grid(axes)
+    chart_style.light_grid(axes)
 
 
 @paper_figure("utilization", "shares of the cores over time", 45.0)
@@ -195,7 +194,7 @@ def _draw_lines(
         values[(edges[:-1] >= own.end) | (edges[1:] <= own.begin)] = np.nan
         look: dict[str, Any] = {"edgecolor": colour, "linestyle": style, "linewidth": 0.9}
         utilization_plot.draw_line(axes, values, edges / axis.seconds, **look)
-        handles.append(paper_style.entry(colour, style, label))
+        handles.append(chart_style.entry(colour, style, label))
     return handles, most
 
 
@@ -210,7 +209,7 @@ def weekly_lines(axes: Axes, runs: Runs, tau: float) -> None:
         axes.plot(found.week, found.mean, linestyle="none", color=colour, **point)
         axes.plot(found.week, found.cumulative_mean, color=colour, linestyle=style)
         words = label if len(runs) > 1 else "all weeks so far; points: each week"
-        handles.append(paper_style.entry(colour, style, words, **point))
+        handles.append(chart_style.entry(colour, style, words, **point))
         last = max(last, *found.week.tolist())
     axes.set_xlim(0.5, last + 0.5)
     axes.set_yscale("log")
@@ -219,7 +218,7 @@ def weekly_lines(axes: Axes, runs: Runs, tau: float) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
     axes.set_xlabel("week")
     axes.set_ylabel(f"mean bounded\nslowdown (τ = {tau:g} s)")
-    paper_style.light_grid(axes)
+    chart_style.light_grid(axes)
     put_legend(axes, handles)
 
 
@@ -241,7 +240,7 @@ def energy(axes: Axes, runs: Runs, _tau: float) -> None:
         utilization_plot.draw_line(axes, values, edges / axis.seconds, **look)
         used = run_energy(records)
         total = "" if used is None else f" ({number(used.total / 3.6e6)} kWh)"
-        handles.append(paper_style.entry(colour, style, f"{label}{total}"))
+        handles.append(chart_style.entry(colour, style, f"{label}{total}"))
         most = max(most, float(values.max()))
     _label(axes, axis, "power (kW)")
     axes.set_ylim(0, most * 1.05 or 1.0)

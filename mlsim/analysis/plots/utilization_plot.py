@@ -17,9 +17,8 @@ from mlsim.analysis.job_metrics import queue_length
 from mlsim.analysis.machine_metrics import busy_seconds, machine_cores, shared_spans, utilization
 from mlsim.analysis.plots import chart_style
 from mlsim.record import OutageKind, Outages, Records
-from mlsim.record.derived_times import allocated_seconds, waiting_spans
+from mlsim.record.derived_times import allocated_seconds, out_of_use_spans, waiting_spans
 from mlsim.record.table_blocks import BLOCK_ROWS, chunk_blocks, is_long, record_blocks, rows_of
-from mlsim.record.timelines import out_of_use_spans
 
 
 def draw_area(axes: Axes, values: Floats, edges: Floats, baseline: ArrayLike = 0.0, **style: Any) -> None:

@@ -8,7 +8,7 @@ from mlsim._jit import apart_kernel, kernel, last_bit, leaf_kernel, next_bit
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.columns.job_columns import FIRST_ROW, ROWS
 from mlsim.record import Occupancy
-from mlsim.record.growing_arrays import GrowingArray, let_go
+from mlsim.record.column_types import GrowingArray, let_go
 
 JOB, NODE, COUNT, NODE_CORES, RELEASED = range(5)
 BEGIN, FINISH = range(2)

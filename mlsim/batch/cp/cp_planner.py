@@ -1,35 +1,20 @@
 """``cp``: the list planner's plan, improved by CP-SAT within a bound on the whole pass."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from ortools.sat.python import cp_model
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.batch.cp.cp_solve import (
-    NO_PRESOLVE,
-    SAME_COST,
-    Answer,
-    Control,
-    Scheduling,
-    Status,
-    minimize_last,
-    overstated,
-    scaled,
-    solve,
-)
+from mlsim.batch.cp import cp_solve
 from mlsim.batch.cp.instance import Instance
 from mlsim.batch.cp.list_planner import Found, Lists, Task
 from mlsim.batch.cp.plan import Plan, PoolLimit, amount_limits, pool_limits
 from mlsim.batch.cp.source_models import NodePlaces
-
-if TYPE_CHECKING:
-    from ortools.sat.python.cp_model import CpModel, IntervalVar
 
 _WINDOW = 20  # jobs of a neighbourhood; as many as CP-SAT mostly proves an optimum for within a few ms
 _MOST_COUNTS = 200  # jobs x nodes up to which units are placed on nodes by CP-SAT
@@ -44,7 +29,7 @@ _NO_BETTER = 1e-9  # share of the cost by which a plan has to be better: less is
 _COUNTED = ("branches", "conflicts", "extensions")
 
 # Parameters of CP-SAT with which a small model is searched at once: presolve may take longer.
-_QUICKLY = NO_PRESOLVE | {"linearization_level": 0}
+_QUICKLY = cp_solve.NO_PRESOLVE | {"linearization_level": 0}
 # Seconds of a conflict for each constraint. Deterministic time runs slowly without presolve, so that
 # conflicts are counted as well.
 _SECONDS_A_CONFLICT = 5.5e-7
@@ -106,7 +91,7 @@ class Cp(Lists):
         control = replace(self.control, limit=limit, last_limit=limit + extra / parts, pace=_PACE)
         for free in neighbourhoods:
             _search(task, found, free, control)
-            if found.status is Status.OPTIMAL:
+            if found.status is cp_solve.Status.OPTIMAL:
                 break
 
     def _neighbourhoods(self, order: Ints, most: int) -> list[Ints]:
@@ -134,13 +119,15 @@ class Cp(Lists):
         plain = task.ranks.keep_start.all() and not task.ranks.keep_free.any()
         if not small or not plain or not np.isfinite(task.jobs.dislike).all():
             return plan
-        model = Scheduling.of(part)
+        model = cp_solve.Scheduling.of(part)
         places = NodePlaces(model, counted=True)
         latest = _latest(task, found, np.arange(n))
         for start, low, high in zip(model.starts, found.earliest.tolist(), latest.tolist(), strict=True):
             model.cp.add_linear_constraint(start, low, max(low, high))
         scale = model.minimize_makespan() if task.makespan else model.minimize(task.ranks.weights)
-        answer = solve(model.cp, replace(self.control, pace=_PACE_OF_COUNTS), False, linearization_level=0)
+        answer = cp_solve.solve(
+            model.cp, replace(self.control, pace=_PACE_OF_COUNTS), False, linearization_level=0
+        )
         if answer.values is None:
             return plan
         starts = answer.values[[start.index for start in model.starts]]
@@ -172,17 +159,17 @@ def _latest(task: Task, found: Found, free: Ints) -> Ints:
     return latest
 
 
-def _proved(task: Task, answer: Answer, scale: float, latest: Ints, cost: float) -> float:
+def _proved(task: Task, answer: cp_solve.Answer, scale: float, latest: Ints, cost: float) -> float:
     """Return the bound on the cost of all jobs; the cost itself if they differ by less than rounding."""
     bound = answer.bound / scale
     if task.makespan:  # whole seconds; the fraction distinguishes plans with the same makespan
         bound = float(np.floor(bound))
         return cost if bound >= cost else bound
-    bound -= overstated(task.ranks.weights, scale, latest.astype(np.float64))
-    return cost if bound >= cost - SAME_COST * cost else bound
+    bound -= cp_solve.overstated(task.ranks.weights, scale, latest.astype(np.float64))
+    return cost if bound >= cost - cp_solve.SAME_COST * cost else bound
 
 
-def _search(task: Task, found: Found, free: Ints, control: Control) -> None:
+def _search(task: Task, found: Found, free: Ints, control: cp_solve.Control) -> None:
     """Move some jobs on the pool, and list-schedule all by the starts that are found."""
     n = len(found.order)
     latest = _latest(task, found, free)
@@ -201,7 +188,7 @@ def _search(task: Task, found: Found, free: Ints, control: Control) -> None:
         found.bound = max(found.bound, _proved(task, answer, scale, latest, found.cost))
 
 
-def _count(counts: dict[str, Any], answer: Answer, size: tuple[int, int]) -> None:
+def _count(counts: dict[str, Any], answer: cp_solve.Answer, size: tuple[int, int]) -> None:
     """Add the counts of a search."""
     counts["variables"] = max(counts["variables"], size[0])
     counts["constraints"] = max(counts["constraints"], size[1])
@@ -225,15 +212,13 @@ class Window:
 
 
 def solve_window(
-    instance: Instance, window: Window, control: Control
-) -> tuple[Ints | None, Answer, float, tuple[int, int]]:
+    instance: Instance, window: Window, control: cp_solve.Control
+) -> tuple[Ints | None, cp_solve.Answer, float, tuple[int, int]]:
     """Move some jobs on the pool of all nodes, to reduce the cost of the plan.
 
     Returns the starts of all jobs (None if nothing was found), CP-SAT's answer, the scale of costs, and the
     number of variables and constraints.
     """
-    from ortools.sat.python import cp_model
-
     free, duration = window.free, instance.queued.duration
     fixed = np.setdiff1d(np.arange(len(duration)), free)
     cp = cp_model.CpModel()
@@ -259,16 +244,16 @@ def solve_window(
         _limit(cp, intervals, limit.asked[free].tolist(), steps, limit.total)
     if window.makespan:
         last = int((window.starts[fixed] + duration[fixed]).max(initial=0))
-        scale = minimize_last(cp, starts, duration[free], last, horizon)
+        scale = cp_solve.minimize_last(cp, starts, duration[free], last, horizon)
     else:
-        weights, scale = scaled(window.weights[free], horizon, _FINE_SCALE)
+        weights, scale = cp_solve.scaled(window.weights[free], horizon, _FINE_SCALE)
         cp.minimize(cp_model.LinearExpr.weighted_sum(starts, weights.tolist()))
     for start, hint in zip(starts, window.starts[free].tolist(), strict=True):
         cp.add_hint(start, hint)
     cp.add_decision_strategy(starts, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)
     size = len(cp.proto.variables), len(cp.proto.constraints)
     conflicts = _conflicts_within(control.last_limit, size[1])
-    answer = solve(cp, control, False, max_number_of_conflicts=conflicts, **_QUICKLY)
+    answer = cp_solve.solve(cp, control, False, max_number_of_conflicts=conflicts, **_QUICKLY)
     if answer.values is None:
         return None, answer, scale, size
     found = window.starts.copy()
@@ -287,8 +272,8 @@ def _steps(begins: Ints, ends: Ints, amounts: Ints) -> list[tuple[int, int, int]
 
 
 def _limit(
-    cp: CpModel,
-    intervals: list[IntervalVar],
+    cp: cp_model.CpModel,
+    intervals: list[cp_model.IntervalVar],
     demands: list[int],
     held: list[tuple[int, int, int]],
     total: int,

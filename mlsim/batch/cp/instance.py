@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.batch.view import StateView
 
 NODE = "node"  # the resource of which every node has one where nodes are given whole

@@ -12,10 +12,9 @@ from typing import IO, Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from mlsim._files import expanded, json_of, named, open_file, reason_of
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.batch.cp.cp_solve import Status
 from mlsim.batch.cp.instance import MOST, Instance, PowerPart, Queued, Running, SharedPart
 from mlsim.batch.cp.plan import check_plan, reduce

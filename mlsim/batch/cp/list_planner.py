@@ -19,20 +19,8 @@ from typing import Any
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints, Mask
-from mlsim.batch.cp.class_profiles import (
-    NEVER,
-    Demands,
-    Profiles,
-    Ranks,
-    alone,
-    is_pool,
-    list_schedule,
-    pool_of,
-    profiles_of,
-    reset,
-    whole_of,
-    work_space,
-)
+from mlsim.batch.cp import class_profiles
+from mlsim.batch.cp.class_profiles import Demands, Profiles, Ranks
 from mlsim.batch.cp.cp_solve import Control, Status
 from mlsim.batch.cp.experience import Experience
 from mlsim.batch.cp.instance import Instance
@@ -104,8 +92,8 @@ class Task:
 
     def schedule(self, order: Ints, starts: Ints, nodes: Ints = _NO_NODES, bound: float = math.inf) -> float:
         """List-schedule the jobs in an order and return the cost of the schedule."""
-        reset(self.base, self.work)
-        reset(self.whole, self.whole_work)
+        class_profiles.reset(self.base, self.work)
+        class_profiles.reset(self.whole, self.whole_work)
         return self._schedule(order, self.jobs, self.ranks, bound, starts, nodes)
 
     def start_others(self, others: Others, nodes: Ints = _NO_NODES) -> Mask:
@@ -125,7 +113,9 @@ class Task:
     ) -> float:
         room = (self.work, self.whole_work)
         return float(
-            list_schedule(order, jobs, ranks, self.scarcity, self.power, bound, *room, starts, nodes)
+            class_profiles.list_schedule(
+                order, jobs, ranks, self.scarcity, self.power, bound, *room, starts, nodes
+            )
         )
 
     def cost(self, starts: Ints) -> float:
@@ -183,8 +173,12 @@ class Lists:
         part = part.without_resources(needed_resources(part))
         remaining = part.running.remaining
         kinds = self._kinds(instance, seen)
-        pooled = is_pool(part) and not kinds.dislike.any() and not part.power
-        base = pool_of(part, remaining) if pooled else profiles_of(part, remaining, kinds.kind)
+        pooled = class_profiles.is_pool(part) and not kinds.dislike.any() and not part.power
+        base = (
+            class_profiles.pool_of(part, remaining)
+            if pooled
+            else class_profiles.profiles_of(part, remaining, kinds.kind)
+        )
         capacity = part.capacity.sum(axis=0)
         if pooled:
             capacity = capacity // part.queued.request[0]
@@ -195,7 +189,7 @@ class Lists:
             part = part.with_queued(planned)
         rows, jobs = seen[planned], part.queued
         demands = _demands(part, kinds, planned, pooled)
-        whole = whole_of(part.shared, part.power)
+        whole = class_profiles.whole_of(part.shared, part.power)
         most = len(rows) + (len(others.tried) if others else 0)
         return Task(
             reduced=Reduced(part, rows, len(queued)),
@@ -211,9 +205,9 @@ class Lists:
             scarcity=1.0 / np.maximum(capacity, 1),
             power=kinds.power,
             fixed=fixed,
-            work=work_space(base, most),
+            work=class_profiles.work_space(base, most),
             whole=whole,
-            whole_work=work_space(whole, most),
+            whole_work=class_profiles.work_space(whole, most),
             others=others,
         )
 
@@ -310,9 +304,9 @@ class Lists:
     # Search
 
     def _search(self, task: Task, instance: Instance) -> tuple[Plan, Solve]:
-        earliest = alone(task.jobs, task.power, task.base, task.whole)
-        if (earliest >= NEVER).any():
-            return self._plan_possible(instance, task, earliest < NEVER)
+        earliest = class_profiles.alone(task.jobs, task.power, task.base, task.whole)
+        if (earliest >= class_profiles.NEVER).any():
+            return self._plan_possible(instance, task, earliest < class_profiles.NEVER)
         found = self._best_list(task, earliest)
         if found.status is not Status.OPTIMAL:
             self.improve(task, found)

@@ -1,35 +1,29 @@
 """Planners as dispatchers of the batch level, and EASY as their fallback."""
 
-from __future__ import annotations
-
 import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from mlsim.batch.cp.cp_planner import Cp
 from mlsim.batch.cp.cp_solve import Control, Status
 from mlsim.batch.cp.experience import Experience
 from mlsim.batch.cp.instance import Instance, instance_of
 from mlsim.batch.cp.list_planner import Lists
 from mlsim.batch.cp.plan import LATER, Plan, needed_resources
 from mlsim.batch.cp.planner import AnyPlanner, Solve
-from mlsim.batch.cp.source_models import SOURCE_MODELS
 from mlsim.batch.cp.unit_packing import Placing
 from mlsim.batch.view import Start, StateView
 from mlsim.errors import InputError
-from mlsim.record import Solves, SolveStatus
-from mlsim.record.column_types import stored_columns
-from mlsim.scenario import CpConfig
-from mlsim.scenario.words import Dispatcher
+from mlsim.record import Solves, SolveStatus, column_types
+from mlsim.scenario import CpConfig, words
 
 
-def control_for(name: Dispatcher, config: CpConfig, seed: int = 0) -> Control:
+def control_for(name: words.Dispatcher, config: CpConfig, seed: int = 0) -> Control:
     """Return the solver's time limits, search mode, seed and workers for a dispatcher."""
     limit, last = config.limits(name)
     return Control(
@@ -37,7 +31,7 @@ def control_for(name: Dispatcher, config: CpConfig, seed: int = 0) -> Control:
     )
 
 
-def make_planner(name: Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanner:
+def make_planner(name: words.Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanner:
     """Make a planner by its name, without memory of earlier passes.
 
     Raises
@@ -45,15 +39,19 @@ def make_planner(name: Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanne
     InputError
         If it needs CP-SAT and ortools is not installed.
     """
-    if name is not Dispatcher.LISTS and find_spec("ortools") is None:
+    if name is not words.Dispatcher.LISTS and find_spec("ortools") is None:
         raise InputError(
             f"batch.dispatcher: {name} plans by CP-SAT, and ortools is not installed; "
             "pip install 'mlsim[cp]'. Without it there are queue, prb and lists"
         )
     control = control_for(name, config, seed)
-    if name not in (Dispatcher.CP, Dispatcher.LISTS):
-        return SOURCE_MODELS[name](control, config.jobs)
-    return (Lists if name is Dispatcher.LISTS else Cp)(control, config)
+    if name is words.Dispatcher.LISTS:
+        return Lists(control, config)
+    from mlsim.batch.cp import cp_planner, source_models  # import ortools, which lists does without
+
+    if name is words.Dispatcher.CP:
+        return cp_planner.Cp(control, config)
+    return source_models.SOURCE_MODELS[name](control, config.jobs)
 
 
 def easy(instance: Instance) -> Plan:
@@ -140,7 +138,7 @@ class CpDispatcher:
         self._rows = _Rows()
 
     @classmethod
-    def of(cls, name: Dispatcher, config: CpConfig | None, seed: int) -> CpDispatcher:
+    def of(cls, name: words.Dispatcher, config: CpConfig | None, seed: int) -> Self:
         """Make the dispatcher of a scenario."""
         config = config or CpConfig()
         return cls(make_planner(name, config, seed), config)
@@ -211,6 +209,6 @@ class _Rows:
         return Solves(
             **{
                 stored.field: np.array(self._columns[stored.field]).astype(stored.dtype)
-                for stored in stored_columns(Solves)
+                for stored in column_types.stored_columns(Solves)
             }
         )

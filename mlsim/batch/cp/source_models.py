@@ -1,19 +1,16 @@
 """Models of the sources besides HCP'19: PCP'19, PCP4, PCP'21, PCP'21s, versions 1 and 2 of HCP and PCP."""
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from ortools.sat.python import cp_model
+from ortools.sat.python.cp_model import IntervalVar, IntVar
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.cp.cp_solve import PowerOfPlaces, Scheduling, boxes_by_end
 from mlsim.batch.cp.instance import Instance, Queued
 from mlsim.batch.cp.planner import Planner
-
-if TYPE_CHECKING:
-    from ortools.sat.python.cp_model import IntervalVar, IntVar
 
 
 def units_on(instance: Instance) -> Ints:
@@ -196,8 +193,6 @@ class Positions:
 
         Where segments matter, also return the first node of each, with the literal that the unit is there.
         """
-        from ortools.sat.python import cp_model
-
         cp, capacity = self._model.cp, self._model.instance.capacity
         possible = [s for s in self._segments if (capacity[s[0]] >= request).all()]
         domain = cp_model.Domain.from_intervals([[first, behind - 1] for first, behind in possible])
@@ -290,8 +285,6 @@ class Pcp21s(Pcp21):
 
 def _branch_on(model: Scheduling, variables: list[IntVar]) -> None:
     """Branch on variables in their order, at their least values."""
-    from ortools.sat.python import cp_model
-
     model.cp.add_decision_strategy(variables, cp_model.CHOOSE_FIRST, cp_model.SELECT_MIN_VALUE)
 
 

@@ -6,10 +6,9 @@ from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.batch.allocators.node_fit import dislikes, kept_nodes, scarce_types
 from mlsim.batch.cp.class_profiles import power_of_kinds
 from mlsim.batch.cp.instance import Instance, PowerLimit, least_powers, ranks_of

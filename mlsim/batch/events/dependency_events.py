@@ -12,7 +12,7 @@ from mlsim.batch.clock.event_clock import Event, Order
 from mlsim.batch.columns.job_columns import NUMBER, SUBMIT, WITHDRAWAL
 from mlsim.batch.events.handler import Handler, Transitions
 from mlsim.record import Jobs
-from mlsim.record.growing_arrays import zeros
+from mlsim.record.column_types import zeros
 from mlsim.workload.workload_dependencies import Dependencies
 from mlsim.workload.workload_jobs import JobBlock
 

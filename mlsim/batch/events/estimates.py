@@ -20,7 +20,7 @@ from mlsim.batch.predictors import (
 )
 from mlsim.coordination import Forecast
 from mlsim.record import Jobs
-from mlsim.record.growing_arrays import GrowingArray
+from mlsim.record.column_types import GrowingArray
 from mlsim.scenario import BatchConfig, words
 from mlsim.scenario.cp_section import ClassifierConfig
 from mlsim.workload.job_selection import WEEK_SECONDS

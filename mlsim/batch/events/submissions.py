@@ -11,7 +11,7 @@ from mlsim.batch.columns.job_columns import ESTIMATE, SUBMIT, WITHDRAWAL
 from mlsim.batch.events.attempts import Departures
 from mlsim.batch.events.dependency_events import Dependants
 from mlsim.batch.events.handler import Handler, Transitions
-from mlsim.record.growing_arrays import GrowingTimes
+from mlsim.record.column_types import GrowingTimes
 from mlsim.workload.workload_jobs import JobBlock
 
 REJECTS_ALL = "the dispatcher rejects every job"  # reason of rejections by `dispatcher: reject`

@@ -14,9 +14,9 @@ from mlsim.scenario import BatchConfig, WorkloadConfig
 from mlsim.scenario.words import Predictor, WorkloadFormat
 from mlsim.workload.format_record import Reading
 from mlsim.workload.job_selection import WEEK_SECONDS
-from mlsim.workload.log_cleaning import Cleaner
+from mlsim.workload.log_fields import local_times
 from mlsim.workload.log_formats import LogReader
-from mlsim.workload.log_times import local_times
+from mlsim.workload.log_source import Cleaner
 from mlsim.workload.workload_jobs import JobBlock
 
 _ANY_SIZE = 1 << 62

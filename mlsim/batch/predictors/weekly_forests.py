@@ -9,7 +9,7 @@ import numpy as np
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.batch.predictors.run_time_predictors import SHORTEST
 from mlsim.errors import InputError
-from mlsim.record.growing_arrays import GrowingArray
+from mlsim.record.column_types import GrowingArray
 from mlsim.scenario.words import Predictor as Word
 from mlsim.workload.job_selection import WEEK_SECONDS
 from mlsim.workload.workload_jobs import JobBlock

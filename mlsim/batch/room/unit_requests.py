@@ -13,8 +13,7 @@ from mlsim.platform import Machine
 from mlsim.platform.machine import PowerColumns
 from mlsim.scenario.resources_section import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.words import Mapping
-from mlsim.workload.resource_requests import MB, NODE_COUNT, NodeSets, ResourceRequests
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.workload.workload_jobs import MB, NODE_COUNT, JobBlock, NodeSets, ResourceRequests
 
 _ROUNDING = 1e-6  # units by which the power of held units may exceed the cap through rounding errors
 

@@ -27,8 +27,7 @@ from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.scenario import BatchConfig
 from mlsim.scenario.words import Allocator, Backfill, Contiguity, Dispatcher, EasyRule
-from mlsim.workload.resource_requests import NodeSets
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock, NodeSets
 
 _SEGMENTS_BESIDE = 4
 """Segments of the profile beside those of jobs and drains: after the last, from now on, overdue ends."""

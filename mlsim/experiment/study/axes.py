@@ -17,7 +17,7 @@ import numpy as np
 from mlsim._files import expanded
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
-from mlsim.scenario import scenario_paths, unit_types
+from mlsim.scenario import field_types, scenario_paths
 
 SAMPLES = ("random", "latin-hypercube", "sobol")
 SCALES = ("linear", "log", "integer", "log-integer")  # of values in a range; the last two are integers
@@ -60,7 +60,7 @@ class Point:
 
 def unknown_word(word: object, allowed: Sequence[str]) -> str:
     """Return the message that a word is not allowed, with a similar one that is."""
-    hint = unit_types.nearest(str(word), list(allowed))
+    hint = field_types.nearest(str(word), list(allowed))
     return f"{word!r:.80} is not known;{hint} allowed: {', '.join(allowed)}"
 
 

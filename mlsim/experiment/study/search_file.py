@@ -13,7 +13,7 @@ from mlsim.experiment.study.axes import Axis, Point, axes_of, filled, limits, on
 from mlsim.experiment.study.search_methods import Choice, Options, Parameter, Range, Search, Value, Values
 from mlsim.experiment.study.study_file import METHOD_KEYS, MOST, SEARCH_KEYS
 from mlsim.experiment.study.study_plan import StudyRow
-from mlsim.scenario import scenario_keys, unit_types
+from mlsim.scenario import field_types, scenario_keys
 
 # Labels of the runs of a search, besides parameters and repetitions.
 _LABELS = ("part", "generation", "candidate")
@@ -161,7 +161,7 @@ def _common(
         unnamed = isinstance(parameter, Range) and not parameter.key
         if unnamed and not any(_names_any(value, [parameter.name]) for value in common.values()):
             keys = [key for key in scenario_keys.dotted_keys() if "." in key]
-            hint = unit_types.nearest(parameter.name, keys)
+            hint = field_types.nearest(parameter.name, keys)
             raise InputError(
                 f"{file}: search: over: {parameter.name}: sets nothing;{hint} allowed: a dotted key of the "
                 f"scenario, or a name that a text of set has in braces, e.g. set: "

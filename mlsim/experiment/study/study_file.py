@@ -12,10 +12,18 @@ from mlsim._files import expanded, is_directory, is_there, read_text
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import ALL_WEEKS, SAMPLES, SCALES, Axis, one_of, unknown_word
 from mlsim.scenario.amount_types import amount
-from mlsim.scenario.field_types import FILE_NAME, FieldType, literal, number, whole
+from mlsim.scenario.field_types import (
+    FILE_NAME,
+    TIME,
+    AdviceError,
+    FieldType,
+    literal,
+    nearest,
+    number,
+    whole,
+)
 from mlsim.scenario.scenario_keys import dotted_keys, json_schema
 from mlsim.scenario.scenario_text import parse_text
-from mlsim.scenario.unit_types import TIME, AdviceError, nearest
 
 Schema = dict[str, Any]
 

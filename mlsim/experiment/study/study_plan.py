@@ -27,7 +27,7 @@ from mlsim.experiment.study.axes import Point, search_path, words_of
 from mlsim.experiment.study.study_file import KEEP, metric_of
 from mlsim.experiment.study.study_model import Balance, Study, Task, own_pictures
 from mlsim.experiment.study.study_store import Entries, covers
-from mlsim.scenario import plugin_names, technique_section
+from mlsim.scenario import section_base, technique_section
 
 _SHOWN = ("pictures", "csv", "writers")  # keys of `output` without influence on metrics; traces may have one
 _LONGEST_PATH = 4096
@@ -68,7 +68,7 @@ class Digests:
         """Return the checksum of the file, or files of code, that a text names; "" if it names none."""
         if len(text) > _LONGEST_PATH or "\0" in text or "\n" in text:
             return ""
-        own = (plugin_names.user_function(level) for level in technique_section.split_technique(text))
+        own = (section_base.user_function(level) for level in technique_section.split_technique(text))
         names = [text, *(found[0] for found in own if found is not None)]
         sums = []
         for path in filter(None, (_found(name, self._directory) for name in dict.fromkeys(names))):
@@ -98,7 +98,7 @@ def _located(key: str, value: Any, directory: Path) -> Any:
         return value if path is None else str(path.resolve())
     levels = []
     for level in technique_section.split_technique(value):
-        own = plugin_names.user_function(level)
+        own = section_base.user_function(level)
         path = None if own is None else _found(own[0], directory)
         levels.append(level if own is None or path is None else f"{path.resolve()}:{own[1]}")
     return "+".join(levels)

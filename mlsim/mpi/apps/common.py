@@ -197,7 +197,7 @@ def _scenario(arguments: argparse.Namespace) -> Scenario | None:
 
 def _seconds(text: str) -> float:
     from mlsim.scenario.amount_types import amount
-    from mlsim.scenario.unit_types import TIME
+    from mlsim.scenario.field_types import TIME
 
     try:
         return float(amount(TIME).parse(text))

@@ -6,16 +6,14 @@ What writes them needs the package otf2 and is loaded on first use: checks of a 
 from typing import TYPE_CHECKING
 
 from mlsim._runtime.late import late
-from mlsim.record.otf2.trace_layout import LATEST
+from mlsim.record.otf2.trace_layout import LATEST, Level
 
 if TYPE_CHECKING:
     from mlsim.record.otf2.trace_content import Selection, Service, TraceOptions
-    from mlsim.record.otf2.trace_references import Level
     from mlsim.record.otf2.trace_writer import TraceInfo, write_otf2
 
 __all__ = ["LATEST", "Level", "Selection", "Service", "TraceInfo", "TraceOptions", "write_otf2"]
 
-_CONTENT = "Selection Service TraceOptions"
 __getattr__ = late(
-    __name__, {"trace_content": _CONTENT, "trace_references": "Level", "trace_writer": "TraceInfo write_otf2"}
+    __name__, {"trace_content": "Selection Service TraceOptions", "trace_writer": "TraceInfo write_otf2"}
 )

@@ -11,11 +11,10 @@ import numpy as np
 
 from mlsim._jit import kernel, shared
 from mlsim._runtime.arrays import Ints
+from mlsim.record.otf2 import event_pass as steps
 from mlsim.record.otf2 import otf2_library as otf2
-from mlsim.record.otf2 import row_events as steps
-from mlsim.record.otf2 import trace_references as refs
-from mlsim.record.otf2.event_pass import END_OF_TIME, TOLERANCE, enter_job, ticks
-from mlsim.record.otf2.row_events import Target
+from mlsim.record.otf2 import trace_layout as refs
+from mlsim.record.otf2.event_pass import END_OF_TIME, TOLERANCE, Target, enter_job, ticks
 from mlsim.record.otf2.trace_content import Content
 from mlsim.record.otf2.trace_layout import Layout
 from mlsim.record.record_tables import Nodes

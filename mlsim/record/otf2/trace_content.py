@@ -1,4 +1,4 @@
-"""The content of a trace's rows, and the part of a run that it shows."""
+"""The content of a trace's rows, messages and metrics among it, and the part of a run that it shows."""
 
 import math
 from collections.abc import Collection, Iterator
@@ -6,16 +6,190 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim._runtime.arrays import Floats, Ints, Mask
-from mlsim.record.growing_arrays import column, let_go
-from mlsim.record.otf2.trace_layout import LATEST, PePlaces, nanoseconds
-from mlsim.record.otf2.trace_messages import MessageEvents, Samples
-from mlsim.record.otf2.trace_references import Level, Rows
-from mlsim.record.record_tables import Chunks, Jobs, Ranks, Records
-from mlsim.record.table_blocks import chunk_blocks, rows_of
+from mlsim._runtime.arrays import Floats, Ints, Mask, NDArray
+from mlsim.errors import MlsimError
+from mlsim.record import column_types, table_blocks
+from mlsim.record.column_types import MessageKind
+from mlsim.record.derived_times import power_over_time, running_spans, step_function, waiting_spans
+from mlsim.record.otf2 import trace_layout as refs
+from mlsim.record.otf2.trace_layout import Layout, Level, PePlaces, Rows, group, nanoseconds
+from mlsim.record.record_tables import Chunks, Jobs, Messages, Occupancy, Ranks, Records
+
+# Ranks in the communicator: the dispatcher, then the nodes in order.
+BATCH_RANK = 0
+NUMBER_BYTES = 8  # bytes of a number in a message
+MESSAGE_BYTES = 3 * NUMBER_BYTES  # length of a message with its kind, its job and its node only
+_WITH_MORE = [
+    kind.value for kind in (MessageKind.NODE_IDLE, MessageKind.JOB_COMPLETED, MessageKind.RELEASE_REQUEST)
+]
+_FROM_BATCH = [kind.value for kind in MessageKind if kind.from_batch]
+
+
+class MessageEvents(NamedTuple):
+    """Both sides of all messages in order; those of location r are ``first[r]`` to ``first[r + 1] - 1``."""
+
+    first: Ints
+    time: Ints
+    is_sent: Mask  # else received
+    peer: Ints
+    kind: Ints
+    tag: Ints
+    job_id: Ints
+    nodes: Ints
+    for_job: Ints
+    remaining_iterations: Ints
+    remaining_work: Floats
+    length: Ints  # in bytes
+
+
+def application_nodes(records: Records) -> Ints:
+    """Find the node of each message: the one it is about, else the one that its job held last."""
+    own = records.messages.node
+    return np.where(
+        own >= 0, own, _last_nodes(records.occupancy, len(records.jobs.job_id))[records.messages.job]
+    )
+
+
+def _last_nodes(held: Occupancy, jobs: int) -> Ints:
+    """Find for each job the node of the first of its rows that ended last; -1 for a job with no rows."""
+    last = np.full(jobs, -1, np.int64)
+    order = np.lexsort((np.arange(len(held.job)), -held.end, held.job))
+    job, first = np.unique(held.job[order], return_index=True)
+    last[job] = held.node[order][first]
+    return last
+
+
+def deliver(records: Records, layout: Layout) -> MessageEvents:
+    """Order both sides of every message by their row, then by time.
+
+    At the same time on the same row, a message that was sent before comes first; of those sent together, the
+    one received first. Raises MlsimError if a message overtakes another one of the same pair: as in MPI,
+    readers of a trace match sends and receives of a pair by their order.
+    """
+    messages, node = records.messages, application_nodes(records)
+    from_batch = np.isin(messages.kind, _FROM_BATCH)
+    _check_order(messages, node, from_batch)
+    by_sending = np.lexsort((messages.received, messages.sent))
+    # Two entries a message: its send, its receive.
+    message = np.repeat(by_sending, 2)
+    is_sent = np.tile([True, False], len(by_sending))
+    time = np.where(is_sent, messages.sent[message], messages.received[message])
+    at_batch = from_batch[message] == is_sent
+    location = np.where(at_batch, refs.BATCH_LOCATION, refs.FIRST_ROW + layout.node_row[node[message]])
+    in_time = np.argsort(time, kind="stable")
+    first, order = group(location[in_time], refs.FIRST_ROW + len(layout.row_node))
+    order = in_time[order]
+    processes, message = layout.processes, message[order]
+    peer = np.where(at_batch[order], BATCH_RANK + 1 + processes.of_node[node[message]], BATCH_RANK)
+    # Nodes of one process may overtake each other: they have tags of their own.
+    tag = messages.kind[message] + len(MessageKind) * processes.place[node[message]]
+    kind = messages.kind[message]
+    length = MESSAGE_BYTES + 2 * NUMBER_BYTES * np.isin(kind, _WITH_MORE)
+    return MessageEvents(
+        first,
+        nanoseconds(time[order]),
+        is_sent[order],
+        peer,
+        kind.astype(np.int64),
+        tag,
+        records.jobs.job_id[messages.job[message]],
+        messages.nodes[message],
+        messages.for_job[message],
+        messages.remaining_iterations[message],
+        messages.remaining_work[message],
+        length.astype(np.int64),
+    )
+
+
+def _check_order(messages: Messages, node: Ints, from_batch: Mask) -> None:
+    """Raise MlsimError where a message overtakes another one between the same two."""
+    pair = 2 * node + from_batch
+    order = np.lexsort((messages.received, messages.sent, pair))
+    if np.any((np.diff(pair[order]) == 0) & (np.diff(messages.received[order]) < 0)):
+        raise MlsimError(
+            "internal error: a coordination message was received before an earlier one of its node"
+        )
+
+
+class Metric(NamedTuple):
+    """A metric of the batch system."""
+
+    name: str
+    about: str
+    unit: str
+    whole: bool = True  # values are whole numbers
+
+
+METRICS = (
+    Metric("queue length", "jobs submitted and not yet started", "jobs"),
+    Metric("running jobs", "jobs started and not yet ended", "jobs"),
+    Metric("busy nodes", "nodes of which a job holds a core", "nodes"),
+    Metric("allocated cores", "cores that jobs hold", "cores"),
+    Metric("power", "power of all nodes", "W", whole=False),
+)
+"""In the order of the columns of ``Samples.values``; power only where that of nodes is known."""
+
+
+class Samples(NamedTuple):
+    """Values from a time [ns] on, one column per metric; floats are there as the bits of a float64."""
+
+    times: Ints
+    values: NDArray[np.uint64]
+
+
+def metrics_of(records: Records) -> tuple[Metric, ...]:
+    """Return the metrics that a run has."""
+    return METRICS if records.nodes.power is not None else METRICS[:-1]
+
+
+def sample_metrics(records: Records) -> Samples:
+    """Sample all metrics at time 0 and whenever one changes; a job that does not wait is never queued."""
+    jobs, held = records.jobs, records.occupancy
+    metrics = metrics_of(records)
+    functions = (
+        step_function(*waiting_spans(jobs, records.attempts)),
+        step_function(*running_spans(jobs, records.attempts)),
+        step_function(*_busy_spans(held, len(records.nodes.cores))),
+        step_function(held.start, held.end, held.count * held.cores),
+        power_over_time(records),
+    )[: len(metrics)]
+    ticks = [nanoseconds(times) for times, _ in functions]
+    times = np.sort(np.concatenate([np.zeros(1, np.int64), *ticks]))
+    times = times[np.append(True, np.diff(times) > 0)]
+    values = np.zeros((len(times), len(functions)), np.uint64)
+    for place, (metric, own, (_, steps)) in enumerate(zip(metrics, ticks, functions, strict=True)):
+        last = np.searchsorted(own, times, side="right")
+        held_on = np.concatenate([[0.0], steps])[last]
+        values[:, place] = np.rint(held_on) if metric.whole else held_on.view(np.uint64)
+    return Samples(times, values)
+
+
+def _busy_spans(held: Occupancy, nodes: int) -> tuple[Floats, Floats]:
+    """Unite the occupancy of each node, for jobs that share one make it busy once."""
+    begin, end = (np.empty(int(np.sum(held.count)), np.float64) for _ in range(2))
+    spans = _unite(nodes, held.node, held.count, held.start, held.end, begin, end)
+    return begin[:spans], end[:spans]
+
+
+@kernel
+def _unite(
+    nodes: int, node: Ints, count: Ints, start: Floats, end: Floats, span_begin: Floats, span_end: Floats
+) -> int:
+    """Fill in the unions per node of the rows, which are in order of start; return how many there are."""
+    spans = 0
+    open_span = np.full(nodes, -1)
+    for row in range(len(node)):
+        for n in range(node[row], node[row] + count[row]):
+            span = open_span[n]
+            if span >= 0 and start[row] <= span_end[span]:
+                span_end[span] = max(span_end[span], end[row])
+            else:
+                open_span[n] = spans
+                span_begin[spans], span_end[spans] = start[row], end[row]
+                spans += 1
+    return spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +256,7 @@ class Part(NamedTuple):
 
 def part_of(selection: Selection, jobs: Jobs) -> Part:
     """Prepare a selection for the jobs of a run."""
-    ends = nanoseconds(np.minimum(np.array([selection.begin, selection.end]), LATEST))
+    ends = nanoseconds(np.minimum(np.array([selection.begin, selection.end]), refs.LATEST))
     shown = np.ones(len(jobs.job_id), np.bool_)
     if selection.jobs:
         shown = np.isin(jobs.job_id, list(selection.jobs))
@@ -201,21 +375,21 @@ def chunks_by_interval(
     for _, stay in _found(records, places, part):
         _count(stay, first)
     first = np.cumsum(first)
-    rows = column((int(first[-1]), len(CHUNK_FIELDS) + asked), np.int64)
+    rows = column_types.column((int(first[-1]), len(CHUNK_FIELDS) + asked), np.int64)
     place = first[:-1].copy()
     for block, stay in _found(records, places, part):
         if asked:
             _put_asked(stay, place, block.requested, rows)
         _put(stay, place, block.start, block.end, block.first, block.size, block.step, rows)
-        let_go(rows)
+        column_types.let_go(rows)
     return ChunkColumns(first, rows)
 
 
 def _found(records: Records, places: PePlaces, part: Part) -> Iterator[tuple[Chunks, Ints]]:
     """Yield the chunks of jobs that are shown in blocks, with the interval of each."""
-    for block in chunk_blocks(records.chunks):
+    for block in table_blocks.chunk_blocks(records.chunks):
         if not part.shown.all():
-            block = rows_of(block, part.shown[block.job])
+            block = table_blocks.rows_of(block, part.shown[block.job])
         yield block, places.find(records.jobs, block.job, block.attempt, block.pe, block.start)
 
 
@@ -269,6 +443,6 @@ def nth_chunk(records: Records, places: PePlaces, part: Part, chunks: ChunkColum
     for block, stay in _found(records, places, part):
         rows = np.flatnonzero(stay == interval)
         if left < len(rows):
-            return rows_of(block, slice(int(rows[left]), int(rows[left]) + 1))
+            return table_blocks.rows_of(block, slice(int(rows[left]), int(rows[left]) + 1))
         left -= len(rows)
     raise AssertionError("there are fewer chunks than were counted")

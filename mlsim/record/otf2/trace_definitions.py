@@ -1,20 +1,20 @@
 """The definitions of a trace."""
 
 import ctypes
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import _otf2
 import numpy as np
 
+from mlsim._jit import c_function, kernel
 from mlsim._runtime.arrays import Ints
-from mlsim.record.otf2 import trace_references as refs
-from mlsim.record.otf2.otf2_library import address, function
-from mlsim.record.otf2.trace_content import Content, TraceOptions
-from mlsim.record.otf2.trace_layout import Layout, Processes
-from mlsim.record.otf2.trace_messages import Metric, metrics_of
-from mlsim.record.otf2.trace_references import fixed_strings, nested_regions, write_job_regions
-from mlsim.record.record_tables import Records
+from mlsim.record.column_types import JobState
+from mlsim.record.otf2 import trace_layout as refs
+from mlsim.record.otf2.otf2_library import CallFailed, address, function
+from mlsim.record.otf2.trace_content import Content, Metric, TraceOptions, metrics_of
+from mlsim.record.otf2.trace_layout import Layout, Processes, fixed_strings, nested_regions
+from mlsim.record.record_tables import Jobs, Records
 
 TICKS_PER_SECOND = 1_000_000_000
 SIZE_TYPES = {8: _otf2.TYPE_UINT8, 16: _otf2.TYPE_UINT16, 32: _otf2.TYPE_UINT32, 64: _otf2.TYPE_UINT64}
@@ -47,6 +47,106 @@ _OF_MERGED = (
     (refs.CHUNKS, "chunks", "chunks that begin in it", _otf2.TYPE_UINT64),
     (refs.PE_TIME, "PE time", "seconds of chunks in it, summed over PEs", _otf2.TYPE_DOUBLE),
 )
+
+
+_number, _byte = "uint32", "uint8"
+# (writer, its number, where its text is)
+_string = c_function("int32", "intp", _number, "intp")
+# (writer, its number, name, canonical name, description, role, paradigm, flags, source file, its lines)
+_region = c_function("int32", "intp", *[_number] * 4, *[_byte, _byte], *[_number] * 4)
+
+
+class _Common(NamedTuple):
+    """Addresses of the library's functions, the writer, and what the regions of all jobs are alike in."""
+
+    string: int
+    region: int
+    writer: int
+    role: int
+    paradigm: int
+    source: int
+
+
+class JobTexts(NamedTuple):
+    """Texts on jobs for trace readers."""
+
+    names: list[str]  # of each job
+    ids: list[str]  # its number, as text
+    kinds: list[str]  # distinct further descriptions; many jobs share one
+    kind_of: Ints  # index of each job's description in kinds
+
+
+def describe_jobs(jobs: Jobs, rows: Ints) -> JobTexts:
+    """Return the texts on the jobs in these rows for trace readers."""
+    ids, executables = jobs.job_id[rows].tolist(), jobs.executable[rows].tolist()
+    names = [
+        f"J{job}" if executable < 0 else f"J{job} executable {executable}"
+        for job, executable in zip(ids, executables, strict=True)
+    ]
+    users = np.maximum(jobs.user[rows], -1).tolist()  # whatever is below 0 is unknown
+    told = (column[rows].tolist() for column in (jobs.processors, jobs.state, jobs.backfilled))
+    place: dict[tuple[int, int, int, bool], int] = {}
+    kind_of = [place.setdefault(kind, len(place)) for kind in zip(users, *told, strict=True)]
+    return JobTexts(names, list(map(str, ids)), [_kind(*kind) for kind in place], np.array(kind_of, np.int64))
+
+
+def _kind(user: int, processors: int, state: int, backfilled: bool) -> str:
+    who = f"user {user}, " if user >= 0 else ""
+    return f"{who}{processors} processors, {_ENDS[state]}{', backfilled' if backfilled else ''}"
+
+
+_ENDS = {state.value: state.name.lower() for state in JobState}
+
+
+def write_job_regions(
+    writer: int, jobs: Jobs, numbers: Ints, source: int, strings: Callable[[list[str], int], tuple[Ints, int]]
+) -> None:
+    """Define the region of every started job; raise CallFailed if the library fails.
+
+    ``writer`` is the address of the writer of global definitions, ``numbers`` the region of each job
+    (negative: none), ``source`` the string of their source file. ``strings`` defines new texts and reserves
+    numbers for further ones: it returns the numbers of the texts and the first reserved one.
+    """
+    started = np.flatnonzero(numbers >= 0)
+    if not len(started):
+        return
+    told = describe_jobs(jobs, started)
+    about, free = strings(told.kinds, 2 * len(started))
+    common = _Common(
+        address("GlobalDefWriter_WriteString"),
+        address("GlobalDefWriter_WriteRegion"),
+        writer,
+        _otf2.REGION_ROLE_FUNCTION.value,
+        _otf2.PARADIGM_USER.value,
+        source,
+    )
+    (names, kept), (ids, kept_too) = map(_in_memory, (told.names, told.ids))
+    failed = _define(common, numbers[started], free, names, ids, about[told.kind_of])
+    del kept, kept_too  # what the addresses are of
+    if failed:
+        raise CallFailed
+
+
+def _in_memory(texts: list[str]) -> tuple[Ints, bytes]:
+    """Store ASCII texts as C strings; return their addresses, and the buffer to keep alive."""
+    content = "\0".join(texts).encode("ascii") + b"\0"
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts)) + 1
+    base = np.frombuffer(content, np.uint8).ctypes.data
+    return base + np.cumsum(lengths) - lengths, content
+
+
+@kernel(_nrt=False)
+def _define(common: _Common, numbers: Ints, free: int, names: Ints, ids: Ints, about: Ints) -> int:
+    """Define regions, each after its name and its canonical name; return 0, or the first failure."""
+    for row in range(len(numbers)):
+        name = free + 2 * row
+        failed = _string(common.string, common.writer, name, names[row])
+        failed |= _string(common.string, common.writer, name + 1, ids[row])
+        alike = common.role, common.paradigm, 0, common.source, 0, 0
+        failed |= _region(common.region, common.writer, numbers[row], name, name + 1, about[row], *alike)
+        if failed != 0:
+            return failed
+    return 0
 
 
 class _Writer:

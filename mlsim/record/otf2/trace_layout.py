@@ -1,21 +1,93 @@
-"""The rows of the trace, and the cores of PEs."""
+"""The rows of the trace, the cores of PEs, and the numbers under which events refer to definitions."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim._runtime.arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask, NDArray
 from mlsim.errors import MlsimError, OutputError
 from mlsim.record.column_types import MessageKind
 from mlsim.record.derived_times import attempt_of_rows, restarts
 from mlsim.record.node_sets import HeldCores, number_cores
 from mlsim.record.record_tables import Jobs, Messages, Nodes, Occupancy, PEs, Records
 from mlsim.record.table_blocks import n_rows
+
+# Locations: the dispatcher, the metrics of the batch system, then the rows of the nodes in order. Readers
+# expect that metrics which stand alone are on a location that is for nothing else.
+BATCH_LOCATION = 0
+METRIC_LOCATION = 1
+FIRST_ROW = 2
+
+Level = Literal["jobs", "nodes", "chunks", "messages"]
+Rows = Literal["auto", "cores", "nodes"]
+
+# Regions: those that a level nests in jobs, and that of the batch system, then one for each job that started.
+# Numbers have no gaps, which readers would complain of.
+NESTED_REGIONS: dict[Level, tuple[str, ...]] = {
+    "jobs": (),
+    "nodes": ("idle",),
+    "chunks": ("chunk", "idle"),
+    "messages": ("chunk", "idle", "chunk calculation", "request", "wait", "dispatcher"),
+}
+CHUNK_REGION = NESTED_REGIONS["chunks"].index("chunk")
+CALCULATION_REGION = NESTED_REGIONS["messages"].index("chunk calculation")
+REQUEST_REGION = NESTED_REGIONS["messages"].index("request")
+DISPATCHER_REGION = NESTED_REGIONS["messages"].index("dispatcher")
+WAIT_REGION = NESTED_REGIONS["messages"].index("wait")
+
+
+def nested_regions(level: Level, *, merged: bool) -> tuple[str, ...]:
+    """Return the names of the regions before those of jobs, by number."""
+    if not merged:
+        return NESTED_REGIONS[level]
+    return (*("chunks" if name == "chunk" else name for name in NESTED_REGIONS[level]), SEVERAL_JOBS)
+
+
+SEVERAL_JOBS = "several jobs"  # the last of them where a row shows several cores
+
+METRIC_CLASS = 0
+COMMUNICATOR = 0
+CHUNK_WINDOW = 0
+# What atomics do, in OTF2's numbers.
+FETCH_AND_ADD = 5
+FETCH_AND_INCREMENT = 6
+
+# Attributes of events.
+ITERATIONS = 0
+FIRST_ITERATION = 1
+STEP = 2
+JOB_ID = 3
+TECHNIQUE = 4
+MESSAGE = 5
+REMAINING_ITERATIONS = 6
+REMAINING_WORK = 7
+NODES = 8
+FOR_JOB = 9
+# Of merged rows alone.
+CHUNKS = 10
+PE_TIME = 11
+
+# Strings that events refer to; string 0 is empty, as the format advises.
+TECHNIQUE_STRING = 1
+KIND_STRING = 2
+# Messages inside of loops come after the kinds of coordination messages.
+CHUNK_REQUEST = len(MessageKind)
+CHUNK_REPLY = CHUNK_REQUEST + 1
+_KINDS = (*(kind.name.lower().replace("_", " ") for kind in MessageKind), "chunk request", "chunk reply")
+
+
+def fixed_strings(technique: str) -> list[str]:
+    """List the strings that have fixed numbers, from 0 on.
+
+    >>> fixed_strings("GSS")[:4]
+    ['', 'GSS', 'node idle', 'job completed']
+    """
+    return ["", technique, *_KINDS]
 
 
 @kernel

@@ -3,17 +3,14 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel
-from mlsim._runtime.arrays import Floats, Ints
-from mlsim.record.growing_arrays import column
-from mlsim.record.otf2.trace_content import NO_REQUESTS, ChunkColumns, Part, Requests, Service
+from mlsim._runtime.arrays import Floats, Ints, NDArray
+from mlsim.record import column_types, table_blocks
+from mlsim.record.otf2 import trace_layout as refs
+from mlsim.record.otf2.trace_content import NO_REQUESTS, ChunkColumns, MessageEvents, Part, Requests, Service
 from mlsim.record.otf2.trace_layout import Layout, PePlaces, group, nanoseconds
-from mlsim.record.otf2.trace_messages import MessageEvents
-from mlsim.record.otf2.trace_references import CHUNK_REPLY, CHUNK_REQUEST, FIRST_ROW
 from mlsim.record.record_tables import PEs, RankRequests, Ranks, Records
-from mlsim.record.table_blocks import chunk_blocks
 
 
 class _Workers(NamedTuple):
@@ -86,7 +83,7 @@ def requests_of(
         not service.on_node,
         service.message_bytes,
         ranks[rows],
-        CHUNK_REQUEST + 2 * (rows - layout.node_row[layout.held.node[layout.entry]]),
+        refs.CHUNK_REQUEST + 2 * (rows - layout.node_row[layout.held.node[layout.entry]]),
         np.where(asked >= 0, ranks[rows[asked]], -1),
         way,
         working,
@@ -143,7 +140,7 @@ def _serve(
     first, last = np.zeros(intervals + 1, np.int64), np.zeros(intervals, np.int64)
     np.add.at(first, asked[asks] + 1, (np.diff(given) + (refused[:, 1] >= 0))[asks])
     first = np.cumsum(first)
-    served = column((int(first[-1]), 3), np.int64)
+    served = column_types.column((int(first[-1]), 3), np.int64)
     cursors = _Cursors(given[:-1].copy(), begin.copy(), *np.zeros((2, intervals), np.int64))
     _put_in_order(workers, cursors, given, chunks.rows, refused, serving, first, last, served)
     return serving, first, last, served
@@ -285,7 +282,7 @@ _NO_REQUESTS = RankRequests(np.empty(0, np.int64), np.empty(0), np.empty(0), np.
 
 def answered_at(records: Records, requests: RankRequests) -> Floats | None:
     """Return when each reply had arrived; None where requests and chunks do not go together."""
-    blocks = [(block.pe, block.start) for block in chunk_blocks(records.chunks)]
+    blocks = [(block.pe, block.start) for block in table_blocks.chunk_blocks(records.chunks)]
     who = np.concatenate([records.pes.pe, *(pe for pe, _ in blocks)]).astype(np.int64)
     when = np.concatenate([records.pes.told, *(start for _, start in blocks)])
     others = who != 0
@@ -312,11 +309,11 @@ def rank_messages(records: Records, layout: Layout, ranks: Ranks) -> MessageEven
     other = np.concatenate([master, worker, worker, master])
     time = np.concatenate([requests.sent, received, np.maximum(requests.answered, received), arrived])
     is_sent = np.repeat([True, False, True, False], n)
-    kind = np.repeat([CHUNK_REQUEST, CHUNK_REQUEST, CHUNK_REPLY, CHUNK_REPLY], n)
+    kind = np.repeat([refs.CHUNK_REQUEST, refs.CHUNK_REQUEST, refs.CHUNK_REPLY, refs.CHUNK_REPLY], n)
     in_time = np.argsort(time, kind="stable")
-    first, order = group(FIRST_ROW + row[in_time], FIRST_ROW + rows)
+    first, order = group(refs.FIRST_ROW + row[in_time], refs.FIRST_ROW + rows)
     order = in_time[order]
-    length = np.where(kind == CHUNK_REQUEST, requests.request_bytes, requests.reply_bytes)
+    length = np.where(kind == refs.CHUNK_REQUEST, requests.request_bytes, requests.reply_bytes)
     nothing = np.zeros(4 * n, np.int64)
     return MessageEvents(
         first,

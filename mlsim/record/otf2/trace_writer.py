@@ -10,17 +10,12 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.errors import MlsimError, OutputError
-from mlsim.record.column_types import empty
-from mlsim.record.growing_arrays import let_go
-from mlsim.record.otf2 import otf2_library, row_events, trace_content, trace_layout, trace_messages
-from mlsim.record.otf2 import trace_references as refs
-from mlsim.record.otf2.event_pass import write_batch, write_metrics, write_rows
+from mlsim.record.column_types import empty, let_go
+from mlsim.record.otf2 import event_pass, otf2_library, trace_content, trace_layout
 from mlsim.record.otf2.merged_rows import Work, work_space, write_merged_rows
-from mlsim.record.otf2.trace_content import Content, Part, TraceOptions
+from mlsim.record.otf2.trace_content import Content, Part, Samples, TraceOptions
 from mlsim.record.otf2.trace_definitions import SIZE_TYPES, metric_type, write_definitions
-from mlsim.record.otf2.trace_layout import MOST_ROWS, Layout, PePlaces, nanoseconds
-from mlsim.record.otf2.trace_messages import Samples
-from mlsim.record.otf2.trace_references import Level
+from mlsim.record.otf2.trace_layout import MOST_ROWS, Layout, Level, PePlaces, nanoseconds
 from mlsim.record.otf2.trace_requests import rank_messages, requests_of
 from mlsim.record.record_tables import Chunks, Jobs, Messages, PEs, Records
 from mlsim.record.table_blocks import n_rows, size_range
@@ -53,7 +48,7 @@ def write_otf2(directory: Path | str, records: Records, options: TraceOptions) -
     if layout.merged and options.level == "messages":
         options = replace(options, level="chunks")
     records = _at_level(records, options.level)
-    samples = trace_messages.sample_metrics(records) if options.ranks is None else None
+    samples = trace_content.sample_metrics(records) if options.ranks is None else None
     content, places = _content(records, layout, options, part)
     end = _end(content, samples)
     if end < part.first:
@@ -67,20 +62,20 @@ def write_otf2(directory: Path | str, records: Records, options: TraceOptions) -
     largest = 10 * len(records.nodes.name) + 100
     opened = otf2_library.open_archive(directory, options.scenario_name, largest_definition=largest)
     with otf2_library.failures(directory), opened as archive:
-        state, work, last = row_events.new_state(options.apart), None, min(part.last, end)
+        state, work, last = event_pass.new_state(options.apart), None, min(part.last, end)
         if layout.merged:
-            several = len(refs.nested_regions(options.level, merged=True)) - 1
+            several = len(trace_layout.nested_regions(options.level, merged=True)) - 1
             work = work_space(layout, records.nodes, len(records.jobs.job_id), several)
         with otf2_library.new_attributes() as attributes:
             writing = _Writing(directory, state, attributes, records, content, places, work)
             # As a part of some jobs has it, which `mlsim trace cut` takes from the whole: theirs alone.
             shows_dispatcher = options.level == "messages" and part.shown.all()
             events = _write_events(archive, writing, samples, last if shows_dispatcher else -1)
-        span = part.first, max(last, int(state[row_events.LATEST]))
+        span = part.first, max(last, int(state[event_pass.LATEST]))
         write_definitions(archive, options, records, layout, content, events, span)
     with otf2_library.failures(directory):
         otf2_library.fix_trace_id(directory)
-    locations = int(layout.shown.sum()) + (refs.FIRST_ROW if options.ranks is None else 0)
+    locations = int(layout.shown.sum()) + (trace_layout.FIRST_ROW if options.ranks is None else 0)
     nodes_per_row = layout.processes.nodes if layout.merged else 0
     return TraceInfo(int(events.sum()), locations, _size(directory), nodes_per_row)
 
@@ -114,7 +109,7 @@ def _occurring(layout: Layout, records: Records, level: Level, part: Part) -> Ma
     if level != "jobs" and n_rows(messages):
         sent = part.shown[messages.job]
         sent &= (nanoseconds(messages.received) >= part.first) & (nanoseconds(messages.sent) <= part.last)
-        found[layout.node_row[trace_messages.application_nodes(records)[sent]]] = True
+        found[layout.node_row[trace_content.application_nodes(records)[sent]]] = True
     return found
 
 
@@ -132,8 +127,8 @@ def _content(
     """Arrange the records by location and time; return also the places of PEs, if there are PEs."""
     level, held = options.level, records.occupancy
     if options.ranks is None:
-        messages = trace_messages.deliver(records, layout)
-        numbers: Ints = trace_messages.BATCH_RANK + 1 + layout.row_process
+        messages = trace_content.deliver(records, layout)
+        numbers: Ints = trace_content.BATCH_RANK + 1 + layout.row_process
     else:
         messages, numbers = rank_messages(records, layout, options.ranks), options.ranks.numbers
     told: Floats = np.empty(0, np.float64)
@@ -147,7 +142,7 @@ def _content(
             requests = requests_of(records, layout, places, part, chunks, options.service, numbers)
         told = trace_layout.told_times(records, layout, places)
     largest = (size_range(records.chunks) or (0, 0))[1]
-    nested = refs.nested_regions(level, merged=layout.merged)
+    nested = trace_layout.nested_regions(level, merged=layout.merged)
     started = np.isfinite(records.jobs.start_time)
     has_loop = np.zeros(len(started), np.bool_)
     has_loop[records.loops.job] = True
@@ -196,10 +191,10 @@ class _Writing(NamedTuple):
 def _write_events(archive: Any, writing: _Writing, samples: Samples | None, end: int) -> Ints:
     """Write all event files, the dispatcher busy until ``end`` [ns] (-1: never); count by location."""
     shown = writing.content.intervals.shown
-    events = np.zeros(refs.FIRST_ROW + len(shown), np.int64)
+    events = np.zeros(trace_layout.FIRST_ROW + len(shown), np.int64)
     _otf2.Archive_OpenDefFiles(archive)
-    own = [] if samples is None else [refs.BATCH_LOCATION, refs.METRIC_LOCATION]
-    locations = [*own, *(refs.FIRST_ROW + np.flatnonzero(shown)).tolist()]
+    own = [] if samples is None else [trace_layout.BATCH_LOCATION, trace_layout.METRIC_LOCATION]
+    locations = [*own, *(trace_layout.FIRST_ROW + np.flatnonzero(shown)).tolist()]
     otf2_library.write_local_definitions(archive, writing.directory, locations)
     _otf2.Archive_CloseDefFiles(archive)
     most = otf2_library.ROWS_AN_ARCHIVE
@@ -223,16 +218,16 @@ def _write_rows(archive: Any, writing: _Writing, events: Ints, low: int, high: i
     library = otf2_library.find_api(), address(archive), address(writing.attributes)
     for begin, end in trace_content.row_ranges(content.intervals.first[low : high + 1], content.chunks):
         if writing.work is None:
-            write_rows(*library, state, content, events, low + begin, low + end)
+            event_pass.write_rows(*library, state, content, events, low + begin, low + end)
         else:
             write_merged_rows(*library, state, content, events, low + begin, low + end, writing.work)
         let_go(content.chunks.rows, content.requests.served)
-        misplaced = int(state[row_events.MISPLACED])
+        misplaced = int(state[event_pass.MISPLACED])
         if misplaced >= 0 and writing.places is not None:
             records = writing.records
             chunk = trace_content.nth_chunk(records, writing.places, content.part, content.chunks, misplaced)
             raise MlsimError(_misplaced(records.jobs, chunk))
-        if state[row_events.FAILED]:
+        if state[event_pass.FAILED]:
             raise otf2_library.CallFailed
 
 
@@ -241,13 +236,15 @@ def _write_batch_system(archive: Any, writing: _Writing, samples: Samples, end: 
     library = otf2_library.find_api(), otf2_library.address(archive)
     content, state = writing.content, writing.state
     attributes, first = otf2_library.address(writing.attributes), content.part.first
-    events[refs.BATCH_LOCATION] = write_batch(*library, attributes, state, content.messages, first, end)
-    if not state[row_events.FAILED]:
-        metrics = trace_messages.metrics_of(writing.records)
+    events[trace_layout.BATCH_LOCATION] = event_pass.write_batch(
+        *library, attributes, state, content.messages, first, end
+    )
+    if not state[event_pass.FAILED]:
+        metrics = trace_content.metrics_of(writing.records)
         types = np.array([metric_type(metric).value for metric in metrics], np.uint8)
         pointers = types.ctypes.data, samples.values.ctypes.data
-        events[refs.METRIC_LOCATION] = write_metrics(*library, state, samples, *pointers)
-    if state[row_events.FAILED]:
+        events[trace_layout.METRIC_LOCATION] = event_pass.write_metrics(*library, state, samples, *pointers)
+    if state[event_pass.FAILED]:
         raise otf2_library.CallFailed
 
 

@@ -20,9 +20,9 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.scenario.unit_types import nearest
+from mlsim.scenario.field_types import nearest
 from mlsim.scenario.words import JobKinds as Kinds
-from mlsim.workload.log_times import DAY
+from mlsim.workload.log_fields import DAY
 from mlsim.workload.models.model_base import DRAWN, Drawing, ModelRecord, drawn_jobs, read_rows
 from mlsim.workload.workload_jobs import JobBlock
 

@@ -21,8 +21,7 @@ from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.scenario.scenario_text import yaml_class
 from mlsim.scenario.words import JobKinds, WorkloadModel
-from mlsim.workload.log_times import DAY
-from mlsim.workload.swf_fields import Header
+from mlsim.workload.log_fields import DAY, Header
 from mlsim.workload.workload_jobs import JobBlock
 
 MOST_JOBS: Final = 1_000_000_000

@@ -8,7 +8,7 @@ import numpy as np
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.derived_logs import SourceLog
-from mlsim.workload.log_times import local_times
+from mlsim.workload.log_fields import local_times
 from mlsim.workload.models import accasim_generator as accasim
 from mlsim.workload.models.accasim_generator import DAY, SLOT, SLOTS, LearnedModel
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from mlsim.errors import InputError
-from mlsim.scenario.unit_types import nearest
+from mlsim.scenario.field_types import nearest
 from mlsim.workload.models.model_base import DRAWN, Drawing, ModelRecord, drawn_jobs
 from mlsim.workload.workload_jobs import JobBlock
 

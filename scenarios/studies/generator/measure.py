@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from mlsim.workload import JobBlock, fit, generate
 from mlsim.workload.derived_logs import SourceLog
-from mlsim.workload.log_times import local_times
+from mlsim.workload.log_fields import local_times
 from mlsim.workload.models.model_fit import calendar_counts
 
 LOGS = {"Seth": ("HPC2N-2002-2.2-cln.swf.gz", 3.33), "RICC": ("RICC-2010-2.swf.gz", 11.72)}

@@ -10,7 +10,7 @@ import pytest
 from mlsim.analysis import summarize
 from mlsim.mpi.loop_columns import read_loop, write_loop
 from mlsim.record import Chunks, JobState, Loops, MessageKind, Messages, Nodes, Occupancy, PEs, Records, empty
-from mlsim.record.timelines import one_job
+from mlsim.record.derived_times import one_job
 from mlsim.slurm.esp_plan import Job
 from mlsim.slurm.esp_trial import Seen, launch_of, records_of
 
