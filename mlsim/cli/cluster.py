@@ -12,11 +12,13 @@ from typing import Annotated
 import typer
 
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_options import Json, Options, flag, option, output
-from mlsim.cli.terminal import show, table_of
+from mlsim.cli.command_output import show, table_of
 from mlsim.errors import InputError
+from mlsim.mpi.rca.agent import Agent, serve
+from mlsim.mpi.rca.wire import address_of, find_secret
+from mlsim.slurm import slurm_programs, trial_cluster
 
-slurm = cli.CommandGroup("slurm", "RCA on a real Slurm, and a Slurm on one machine.")
+slurm = cli.CommandGroup("slurm")
 _cluster = cli.CommandGroup("cluster", "A trial cluster on this machine.")
 slurm.add_typer(_cluster)
 
@@ -42,9 +44,7 @@ def build_plugin(
     ] = None,
 ) -> None:
     """Build the controller's plugin for the Slurm that is installed here; print the file."""
-    from mlsim.slurm.slurm_programs import build_plugin as build
-
-    print(build(out, source, _note))
+    print(slurm_programs.build_plugin(out, source, _note))
 
 
 @slurm.command("give-back")
@@ -56,27 +56,25 @@ def give_back(
 
     Whatever Slurm has started on the node is killed, and the batch script's node cannot be given back.
     """
-    from mlsim.slurm.slurm_programs import give_back as give
-
-    print(give(job, node))
+    print(slurm_programs.give_back(job, node))
 
 
-class _TrialOptions(Options):
-    out: Path = output("Results; what is there is kept.", "DIR", default=cli.REQUIRED)
-    nodes: int = option("Nodes of the cluster.", default=4, min=2, max=64)
-    scale: float = option("Factor of ESP's run times and times of arrival.", default=0.02)
-    jobs: int = option("Jobs: the first of the 230, in order of arrival.", default=50)
-    techniques: str = option("Techniques, with commas.", "--technique", default="STATIC,GSS,FISS,AF")
-    model: str = option("Execution model.", default="dca")
-    repetitions: int = option("Runs of each technique, without and with RCA.", default=1)
-    size: int = option("Width of the image; its pixels are a loop's iterations.", default=128)
-    work: str = option(
+class _TrialOptions(cli.Options):
+    out: Path = cli.output("Results; what is there is kept.", "DIR", default=cli.REQUIRED)
+    nodes: int = cli.option("Nodes of the cluster.", default=4, min=2, max=64)
+    scale: float = cli.option("Factor of ESP's run times and times of arrival.", default=0.02)
+    jobs: int = cli.option("Jobs: the first of the 230, in order of arrival.", default=50)
+    techniques: str = cli.option("Techniques, with commas.", "--technique", default="STATIC,GSS,FISS,AF")
+    model: str = cli.option("Execution model.", default="dca")
+    repetitions: int = cli.option("Runs of each technique, without and with RCA.", default=1)
+    size: int = cli.option("Width of the image; its pixels are a loop's iterations.", default=128)
+    work: str = cli.option(
         "sleep: iterations sleep for what they cost, so that many nodes fit on few cores; compute: "
         "the Mandelbrot image is computed, which takes a core a node.",
         default="sleep",
     )
-    seed: int = option("Seed of the order of arrivals.", default=0, min=0)
-    half_width: float = option(
+    seed: int = cli.option("Seed of the order of arrivals.", default=0, min=0)
+    half_width: float = cli.option(
         "The image shows [-w, w]²; 0.68 as in the simulated studies, 2 the whole set.", default=0.68
     )
 
@@ -85,10 +83,9 @@ class _TrialOptions(Options):
 def esp(options: _TrialOptions) -> None:
     """Run the ESP batch as MPI jobs of a trial cluster, RCA off and on, and simulate the same."""
     from mlsim.scenario.words import ExecutionModel, Technique
-    from mlsim.slurm.esp_plan import Plan, Work, cells_of
-    from mlsim.slurm.esp_trial import run_trial
+    from mlsim.slurm import esp_plan, esp_trial
 
-    plan = Plan(
+    plan = esp_plan.Plan(
         options.nodes,
         options.scale,
         options.jobs,
@@ -96,12 +93,12 @@ def esp(options: _TrialOptions) -> None:
         cli.word_of(ExecutionModel, options.model, "--model"),
         options.repetitions,
         options.size,
-        cli.word_of(Work, options.work, "--work"),
+        cli.word_of(esp_plan.Work, options.work, "--work"),
         options.seed,
         options.half_width,
     )
-    trial = run_trial(plan, options.out, _note)
-    cells = [[row[column] for column in _TRIAL] for row in cells_of(trial.rows)]
+    trial = esp_trial.run_trial(plan, options.out, _note)
+    cells = [[row[column] for column in _TRIAL] for row in esp_plan.cells_of(trial.rows)]
     rows = [[f"{one:.4g}" if isinstance(one, float) else one or "" for one in row] for row in cells]
     show(table_of(list(_TRIAL.values()), rows, left=("technique", "RCA")))
     before, after, between = (1e3 * seconds for seconds in trial.launch)
@@ -126,14 +123,14 @@ _TRIAL = {
 }
 
 
-class ClusterOptions(Options):
+class ClusterOptions(cli.Options):
     """Options of ``mlsim slurm cluster up``."""
 
-    nodes: int = option("How many nodes.", default=4, min=1, max=64)
+    nodes: int = cli.option("How many nodes.", default=4, min=1, max=64)
     place: _Place = _PLACE
-    plugin: bool = option("With the RCA plugin.", "--plugin/--no-plugin", default=True)
-    ask: bool = option("Running applications are asked for nodes.", "--ask/--no-ask", default=False)
-    munge_socket: Path | None = option(
+    plugin: bool = cli.option("With the RCA plugin.", "--plugin/--no-plugin", default=True)
+    ask: bool = cli.option("Running applications are asked for nodes.", "--ask/--no-ask", default=False)
+    munge_socket: Path | None = cli.option(
         "Socket of a munge daemon by which the plugin knows users. Default: secrets of the jobs.", "FILE"
     )
 
@@ -141,20 +138,18 @@ class ClusterOptions(Options):
 @_cluster.command("up")
 def up(options: ClusterOptions) -> None:
     """Start a Slurm of some nodes on this machine, as this user, on loopback alone."""
-    from mlsim.slurm.trial_cluster import start
-
-    cluster = start(options.place, options.nodes, options.plugin, options.ask, options.munge_socket, _note)
+    cluster = trial_cluster.start(
+        options.place, options.nodes, options.plugin, options.ask, options.munge_socket, _note
+    )
     print(f"export SLURM_CONF={cluster.conf}")
     if cluster.address:
         print(f"export MLSIM_RCA_ADDRESS={cluster.address}")
 
 
 @_cluster.command("status")
-def status(place: _Place = _PLACE, as_json: Json = False) -> None:
+def status(place: _Place = _PLACE, as_json: cli.Json = False) -> None:
     """Show the running daemons and the number of idle nodes."""
-    from mlsim.slurm.trial_cluster import Cluster
-
-    cluster = Cluster.at(place)
+    cluster = trial_cluster.Cluster.at(place)
     idle = cluster.idle_nodes() if cluster.running else 0
     facts = {
         "nodes": cluster.nodes,
@@ -178,45 +173,45 @@ def status(place: _Place = _PLACE, as_json: Json = False) -> None:
 @_cluster.command("jobs")
 def jobs(place: _Place = _PLACE) -> None:
     """Print the cluster's jobs as sacct --parsable2 does; what has ended can be simulated."""
-    from mlsim.slurm.slurm_programs import as_sacct
-    from mlsim.slurm.trial_cluster import Cluster
-
-    cluster = Cluster.at(place)
-    print(as_sacct(cluster.call("scontrol", "--oneliner", "show", "job"), cluster.released()), end="")
+    cluster = trial_cluster.Cluster.at(place)
+    print(
+        slurm_programs.as_sacct(cluster.call("scontrol", "--oneliner", "show", "job"), cluster.released()),
+        end="",
+    )
 
 
 @_cluster.command("down")
 def down(place: _Place = _PLACE) -> None:
     """Cancel the cluster's jobs and end its daemons."""
-    from mlsim.slurm.trial_cluster import Cluster
-
-    Cluster.at(place).down()
+    trial_cluster.Cluster.at(place).down()
 
 
-rca = cli.CommandGroup("rca", "The RCA agent for MPI runs.")
+rca = cli.CommandGroup("rca")
 rca.callback()(lambda: None)
 
 
-class ListenOptions(Options):
+class ListenOptions(cli.Options):
     """Options of ``mlsim rca listen``."""
 
-    address: str = option(
+    address: str = cli.option(
         "Where to listen; port 0: any free one.", "--address", "HOST:PORT", default="127.0.0.1:7410"
     )
-    secret_file: Path | None = option(
+    secret_file: Path | None = cli.option(
         "File with the shared secret. Default: MLSIM_RCA_SECRET_FILE, or MLSIM_RCA_SECRET.", "FILE"
     )
-    records: Path | None = option("Append every message, one JSON object a line.", "FILE")
-    hook: str | None = option(
+    records: Path | None = cli.option("Append every message, one JSON object a line.", "FILE")
+    hook: str | None = cli.option(
         "Called for every idle node, without a shell, with job and node as further arguments.", "COMMAND"
     )
-    hook_timeout: float = option(
+    hook_timeout: float = cli.option(
         "Longest time that one hook may take, in s; then it is ended.", default=60.0, min=0.001
     )
-    hooks_at_once: int = option("Hooks that run at the same time; others wait.", default=4, min=1, max=1000)
-    count: int | None = option("End after this many accepted messages.", min=1)
-    max_age: float = option("Oldest message that is accepted, in s.", default=300.0, min=1.0)
-    any_host: bool = flag("Allow an address that other machines can reach.", "--any-host")
+    hooks_at_once: int = cli.option(
+        "Hooks that run at the same time; others wait.", default=4, min=1, max=1000
+    )
+    count: int | None = cli.option("End after this many accepted messages.", min=1)
+    max_age: float = cli.option("Oldest message that is accepted, in s.", default=300.0, min=1.0)
+    any_host: bool = cli.flag("Allow an address that other machines can reach.", "--any-host")
 
 
 @rca.command("listen")
@@ -225,9 +220,6 @@ def listen(options: ListenOptions) -> None:
 
     SIGTERM, SIGINT and SIGHUP end it and its hooks within some seconds; exit code 128 + number of the signal.
     """
-    from mlsim.mpi.rca.agent import Agent, serve
-    from mlsim.mpi.rca.wire import address_of, find_secret
-
     host, port = address_of(options.address)
     try:
         loopback = ipaddress.ip_address(host).is_loopback

@@ -1,19 +1,21 @@
-"""Commands and their options: how they are declared, those that several share, and their values."""
+"""Commands and their options: declarations, options that several share, values, errors of usage."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
+from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
-from mlsim.cli.usage_errors import Commands
-from mlsim.errors import InputError
+from mlsim.errors import InputError, user_code_error
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -26,6 +28,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Word = TypeVar("Word", bound=StrEnum)
 REQUIRED: Any = MISSING
 """Default of an option without which a command is refused."""
+
+
+_errors: Any = import_module(typer.BadParameter.__module__)
+"""The module of Typer's errors; until 0.25 it was one of Click, and Typer itself exports only a few."""
 
 
 def option(text: str, *words: str, default: Any = None, key: str = "", **more: Any) -> Any:
@@ -73,10 +79,42 @@ class Options:
         return {key: value for key, value in values.items() if key and value is not None}
 
 
+class Commands(TyperGroup):
+    """Commands; none of the code that they call ends the process behind their back."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the words of a command line up to the command."""
+        path = f"{parent.command_path} {info_name}" if parent else str(info_name)
+        with _in_our_words(lambda: (self, path)):
+            return super().make_context(info_name, args, parent, **extra)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the words name."""
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            raise InputError(_unknown(args[0], "command", ctx.command_path, self.list_commands(ctx)))
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Execute the command."""
+
+        def asked() -> tuple[Any, str]:
+            return self.get_command(
+                ctx, ctx.invoked_subcommand
+            ), f"{ctx.command_path} {ctx.invoked_subcommand}"
+
+        try:
+            with _in_our_words(asked):
+                return super().invoke(ctx)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise user_code_error("code that the command called has tried to end it", error) from error
+
+
 class CommandGroup(typer.Typer):
     """A group of commands, which may take their parameters as :class:`Options`."""
 
-    def __init__(self, name: str, text: str, cls: type[Commands] = Commands, **more: Any) -> None:
+    def __init__(
+        self, name: str, text: str | None = None, cls: type[Commands] = Commands, **more: Any
+    ) -> None:
         super().__init__(name=name, cls=cls, help=text, no_args_is_help=True, **more)
 
     def command(self, name: str | None = None, **more: Any) -> Callable[[Function], Function]:
@@ -239,11 +277,113 @@ def option_problems(error: ValidationError, names: Mapping[str, str], skipped: s
 
 def word_of(kind: type[Word], text: str, name: str) -> Word:
     """Read a word of a closed set; an InputError names the option and what is allowed."""
-    from mlsim.scenario.field_types import nearest
-
     try:
         return kind(text)
     except ValueError:
-        allowed = [str(word) for word in kind]
-        hint = nearest(text, allowed)
-        raise InputError(f"{name} {text}:{hint} allowed: {', '.join(allowed)}") from None
+        raise InputError(f"{name} {text}:{_allowed(text, [str(word) for word in kind])}") from None
+
+
+def _allowed(word: str, known: Sequence[str]) -> str:
+    """Return which words are known, and which of them may be meant, for a message on another one."""
+    from mlsim.scenario.field_types import nearest
+
+    return f"{nearest(word, known)} allowed: {', '.join(known)}"
+
+
+@contextmanager
+def _in_our_words(asked: Callable[[], tuple[Any, str]]) -> Iterator[None]:
+    """Convert Typer's usage errors into ours; ``asked`` returns the command and its name."""
+    try:
+        yield
+    except _errors.UsageError as error:
+        if isinstance(error, getattr(_errors, "NoArgsIsHelpError", ())):
+            raise  # no error: the help is printed
+        command, path = (error.ctx.command, error.ctx.command_path) if error.ctx else asked()
+        raise InputError(_said(error, command, path)) from error
+
+
+def _said(error: Any, command: Any, path: str) -> str:
+    again = f"try: {path} --help"
+    if isinstance(error, _errors.NoSuchOption):
+        return _no_such_option(error.option_name, error.ctx, command, path)
+    if isinstance(error, _errors.MissingParameter):
+        return f"{_missing(error)}; {again}"
+    if isinstance(error, _errors.BadOptionUsage):  # an option that has a value too few or too many
+        name = error.option_name
+        shown = [_shown(parameter) for parameter in command.params if name in parameter.opts]
+        if "does not take" in error.message or not shown:
+            return f"{name}: takes no value; allowed: {name}; {again}"
+        return f"{name}: needs a value; allowed: {shown[0]}; {again}"
+    if isinstance(error, _errors.BadParameter):
+        longest = max(_options(error.param), key=len, default="") if error.param else ""
+        return f"{longest} {_worded(error)}" if longest else _worded(error)
+    extra = re.fullmatch(r"Got unexpected extra argument\(?s?\)? \((?P<words>.*)\)", error.message, re.DOTALL)
+    if extra:
+        return f"{extra['words']}: more than {path} takes; allowed: {_usage_of(error.ctx)}; {again}"
+    return f"{error.message.rstrip('.')}; {again}"
+
+
+def _usage_of(context: Any) -> str:
+    """Return how a command is typed: ``mlsim run [OPTIONS] {file}``."""
+    return " ".join(context.get_usage().split()).removeprefix("Usage: ")
+
+
+def _unknown(word: str, kind: str, path: str, known: list[str]) -> str:
+    return f"{word}: {path} has no such {kind};{_allowed(word, known)}; try: {path} --help"
+
+
+def _no_such_option(word: str, context: Any, command: Any, path: str) -> str:
+    outer = context.parent if context else None
+    while outer is not None:
+        if any(word in parameter.opts for parameter in outer.command.params):
+            rest = path.removeprefix(outer.command_path)
+            first = outer.command_path
+            return f"{word}: an option of {first}, which stands before the command; try: {first} {word}{rest}"
+        outer = outer.parent
+    known = [option for parameter in command.params for option in _options(parameter)]
+    return _unknown(word, "option", path, [*known, "--help"])
+
+
+def _options(parameter: Any) -> list[str]:
+    """Return the names of an option, none of an argument."""
+    return [name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("-")]
+
+
+def _shown(parameter: Any) -> str:
+    """Return an option or argument as one would type it: ``--out DIR``."""
+    name = max(_options(parameter), key=len, default="")
+    value = str(parameter.metavar or parameter.name).strip("{}[]<>")
+    return f"{name} {value if parameter.metavar else value.upper()}" if name else value
+
+
+def _missing(error: Any) -> str:
+    if error.param is None:
+        return str(error.format_message()).rstrip(".")
+    shown = _shown(error.param)
+    words = [item.value for item in error.param.shell_complete(error.ctx, "") if item.value]
+    allowed = ", ".join(words) if words else shown if _options(error.param) else _usage_of(error.ctx)
+    return f"{shown} is missing; allowed: {allowed}"
+
+
+_NOT_ONE_OF = re.compile(r"Value error, '(?P<word>.*)' is not one of (?P<allowed>'.*')\.", re.DOTALL)
+
+
+def _worded(error: Any) -> str:
+    """Return what is wrong with a value: what is allowed, what may be meant."""
+    message = error.message.removeprefix("Value error, ")
+    found = _NOT_ONE_OF.fullmatch(error.message)
+    if found is not None:
+        word, allowed = found["word"], found["allowed"].strip("'").split("', '")
+        return f"{word}:{_allowed(word, allowed)}"
+    details = getattr(error.__cause__, "errors", None)  # pydantic's, where it has read the value
+    if details is None:
+        return f"{message}"
+    detail = details()[0]
+    kind = error.param.type_descriptor
+    numbers = {int: "whole numbers", float: "numbers"}.get(kind.annotation, "")
+    least, most = kind.parameter_info.min, kind.parameter_info.max
+    if numbers and least is not None:
+        numbers += f" from {least:g} up" if most is None else f" from {least:g} to {most:g}"
+    elif numbers and most is not None:
+        numbers += f" up to {most:g}"
+    return f"{detail['input']}: {f'allowed: {numbers}' if numbers else message}"

@@ -1,45 +1,50 @@
-"""The commands of ``mlsim``, of which a process imports those that it is asked for."""
+"""The commands of ``mlsim``, of which a process imports the one that it executes."""
 
 import os
 from collections.abc import Collection
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
-from mlsim.cli.command_options import CommandGroup
+from mlsim import __version__
+from mlsim._runtime.late import importing
+from mlsim.cli.command_options import CommandGroup, Commands
 from mlsim.errors import DEBUG
 
-# Where each is, in the order of the help.
+# Module and function or group of each command, and its line of the help, in the order of the help.
 COMMANDS = {
-    "init": "init:init",
-    "run": "run:run",
-    "loop": "loop:loop",
-    "advise": "advise:advise",
-    "study": "study:study",
-    "metrics": "reports:metrics",
-    "compare": "reports:compare",
-    "report": "reports:report",
-    "plot": "reports:plot",
-    "trace": "trace:trace",
-    "watch": "progress:watch",
-    "check": "checks:check",
-    "schema": "checks:schema",
-    "list": "listing:list_",
-    "workload": "log_commands:workload",
-    "learn": "learn_policies:learn",
-    "doctor": "doctor:doctor",
-    "cp": "cp:cp",
-    "mpi": "mpi:mpi",
-    "rca": "cluster:rca",
-    "slurm": "cluster:slurm",
+    "init": ("scenario_files:init", "Write an example scenario, with its workload, to begin with."),
+    "run": ("run:run", "Simulate a scenario and write its results."),
+    "loop": ("loop:loop", "Simulate a loop alone, under one or many techniques and execution models."),
+    "advise": ("loop:advise", "Recommend a technique and an execution model for a loop."),
+    "metrics": ("reports:metrics", "Print the metrics of runs."),
+    "compare": ("reports:compare", "Compare runs: metrics, differences, jobs in pairs, pictures."),
+    "report": ("reports:report", "Write an HTML page on runs."),
+    "plot": ("reports:plot", "Draw a figure of runs for a paper: PNG, SVG or PDF."),
+    "watch": ("run:watch", "Show the progress of a running simulation or study."),
+    "check": ("scenario_files:check", "Check a scenario and its files, or the directory of a run."),
+    "schema": ("scenario_files:schema", "Print the JSON schema of scenario files, loops or studies."),
+    "list": ("listing:list_", "List available policies, techniques, models, options ..."),
+    "doctor": ("doctor:doctor", "Show what is installed, and what each missing part is for."),
+    "study": (
+        "study:study",
+        "Run a parameter study: simulate all combinations, store and compare them.\n\n"
+        "mlsim study DIR is short for mlsim study run DIR.",
+    ),
+    "trace": ("reports:trace", "Inspect, check, convert and cut OTF2 traces, of mlsim or of others."),
+    "workload": ("log_commands:workload", "Generate, learn, resample, scale, convert and analyse workloads."),
+    "learn": ("learn_policies:learn", "Learn policies from a log."),
+    "cp": ("cp:cp", "Save and re-solve instances of CP dispatchers."),
+    "mpi": ("mpi:mpi", "Run loops for real, on MPI."),
+    "rca": ("cluster:rca", "The RCA agent for MPI runs."),
+    "slurm": ("cluster:slurm", "RCA on a real Slurm, and a Slurm on one machine."),
 }
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from mlsim import __version__
-
         print(f"mlsim {__version__}")
         raise typer.Exit
 
@@ -66,22 +71,41 @@ def _options(
     pass
 
 
+def _unloaded() -> None:
+    """Represent a command that is not loaded."""
+
+
+class _Program(Commands):
+    """All commands, of which each is loaded when a command line names it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the words name, and load it."""
+        if args[0] in COMMANDS:
+            with importing():
+                loaded: Any = get_command(program(args[:1]))
+            self.commands |= loaded.commands
+        return super().resolve_command(ctx, args)
+
+
 def program(names: Collection[str] = COMMANDS) -> typer.Typer:
-    """Make the program with the commands of these names."""
+    """Make the program with the commands of these names, or, of no names, with all but their options."""
     made = CommandGroup(
         "mlsim",
         "Simulate HPC scheduling at the batch and the application level at once.",
-        add_completion=not names or len(names) > 1,
+        cls=Commands if names else _Program,
+        add_completion=len(names) != 1,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback()(_options)
-    for name, place in COMMANDS.items():
-        if name in names:
+    for name, (place, text) in COMMANDS.items():
+        if not names:
+            made.command(name, help=text)(_unloaded)
+        elif name in names:
             module, _, attribute = place.partition(":")
             command = getattr(import_module(f"mlsim.cli.{module}"), attribute)
             if isinstance(command, typer.Typer):
-                made.add_typer(command)
+                made.add_typer(command, help=text)
             else:
                 made.command(name)(command)
     return made

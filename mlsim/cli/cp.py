@@ -1,53 +1,46 @@
 """``mlsim cp``: the instances of a run, and dispatchers that solve them again."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
+from pydantic import ValidationError
+from rich.table import Table
 
+from mlsim import _jit
+from mlsim.batch.cp import instance_replay, planning_dispatcher
+from mlsim.batch.cp.instance import Instance
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_options import Json, Options, Overrides, argument, option, output
-from mlsim.cli.new_files import new_files
-from mlsim.cli.progress import working
-from mlsim.cli.terminal import print_json, show
+from mlsim.cli.command_output import new_files, print_json, show, working
+from mlsim.cosim.simulation import simulate
 from mlsim.errors import InputError
+from mlsim.experiment.instance_study import replay_instances
+from mlsim.scenario import CpConfig, cp_section, parse_overrides, words
 
-if TYPE_CHECKING:
-    from mlsim.batch.cp.instance import Instance
-    from mlsim.scenario.words import Dispatcher
-
-
-cp = cli.CommandGroup("cp", "Save and re-solve instances of CP dispatchers.")
+cp = cli.CommandGroup("cp")
 
 
-class _DumpOptions(Options):
-    file: Path = argument("Scenario file with such a dispatcher.")
-    out: Path = output("JSON lines to write, .gz too; must not exist.", "FILE", default=cli.REQUIRED)
-    set_: Overrides = None
-    every: int = option("Save every N-th instance only.", "N", default=1, min=1)
-    most: int | None = option("Save at most N instances.", "N", min=1)
-    queued: int = option("Save instances with this many waiting jobs.", default=1, min=1)
+class _DumpOptions(cli.Options):
+    file: Path = cli.argument("Scenario file with such a dispatcher.")
+    out: Path = cli.output("JSON lines to write, .gz too; must not exist.", "FILE", default=cli.REQUIRED)
+    set_: cli.Overrides = None
+    every: int = cli.option("Save every N-th instance only.", "N", default=1, min=1)
+    most: int | None = cli.option("Save at most N instances.", "N", min=1)
+    queued: int = cli.option("Save instances with this many waiting jobs.", default=1, min=1)
 
 
 @cp.command("dump")
 def dump(options: _DumpOptions) -> None:
     """Simulate FILE and save what its dispatcher has to decide at each pass."""
-    from mlsim.batch.cp.instance_replay import instance_as_json, writer_of
-    from mlsim.batch.cp.planning_dispatcher import watching
-    from mlsim.cosim import simulation
-    from mlsim.scenario.words import Dispatcher
-
     scenario = cli.scenario_of(options.file, options.set_)
     name = scenario.batch.dispatcher
-    if not (isinstance(name, Dispatcher) and name.solves):
-        allowed = ", ".join(word for word in Dispatcher if word.solves)
+    if not (isinstance(name, words.Dispatcher) and name.solves):
+        allowed = ", ".join(word for word in words.Dispatcher if word.solves)
         raise InputError(f"{options.file}: batch.dispatcher: {name} makes no instances; allowed: {allowed}")
     seen = saved = 0
-    with new_files([options.out]) as (partial,), writer_of(partial) as lines:
+    with new_files([options.out]) as (partial,), instance_replay.writer_of(partial) as lines:
 
         def save(instance: Instance) -> None:
             nonlocal seen, saved
@@ -55,48 +48,42 @@ def dump(options: _DumpOptions) -> None:
                 return
             seen += 1
             if (seen - 1) % options.every == 0 and (options.most is None or saved < options.most):
-                lines.write(json.dumps(instance_as_json(instance), separators=(",", ":")) + "\n")
+                lines.write(
+                    json.dumps(instance_replay.instance_as_json(instance), separators=(",", ":")) + "\n"
+                )
                 saved += 1
 
-        with watching(save):
-            simulation.simulate(scenario)
+        with planning_dispatcher.watching(save):
+            simulate(scenario)
     print(f"{options.out}: {saved:,} of {seen:,} instances")
 
 
-class ReplayOptions(Options):
+class ReplayOptions(cli.Options):
     """Options of ``mlsim cp replay``."""
 
-    file: Path = argument("What `mlsim cp dump` wrote.")
-    dispatchers: list[str] = option(
+    file: Path = cli.argument("What `mlsim cp dump` wrote.")
+    dispatchers: list[str] = cli.option(
         "A dispatcher; the first is compared with.", "--dispatcher", "-d", "NAME", default=cli.REQUIRED
     )
-    set_: list[str] | None = option("Option of batch.cp, such as time_limit=100ms.", "--set", "KEY=VALUE")
-    out: Path | None = output("CSV of every solve; must not exist.", "FILE")
-    jobs: int | None = option(
+    set_: list[str] | None = cli.option("Option of batch.cp, such as time_limit=100ms.", "--set", "KEY=VALUE")
+    out: Path | None = cli.output("CSV of every solve; must not exist.", "FILE")
+    jobs: int | None = cli.option(
         "Processes that solve at a time; 1: nothing disturbs times.",
         "--jobs",
         "-j",
         min=1,
         show_default="as many as cores",
     )
-    store: Path | None = option("Directory that keeps each solve; what it has is not done again.", "DIR")
-    json_: Json = False
+    store: Path | None = cli.option("Directory that keeps each solve; what it has is not done again.", "DIR")
+    json_: cli.Json = False
 
 
 @cp.command("replay")
 def replay(options: ReplayOptions) -> None:
     """Solve saved instances with dispatchers and compare them, instance by instance."""
-    from pydantic import ValidationError
-
-    from mlsim import _jit
-    from mlsim.batch.cp.instance_replay import compare, write_csv
-    from mlsim.experiment.instance_study import replay_instances
-    from mlsim.scenario import CpConfig, parse_overrides
-    from mlsim.scenario.words import Dispatcher
-
     if options.json_:
         _jit.quiet()
-    allowed = {str(word): word for word in Dispatcher if word.solves}
+    allowed = {str(word): word for word in words.Dispatcher if word.solves}
     for text in options.dispatchers:
         if text.casefold() not in allowed:
             raise InputError(f"--dispatcher {text}: allowed: {', '.join(allowed)}")
@@ -121,11 +108,11 @@ def replay(options: ReplayOptions) -> None:
                 options.file, names, config, jobs=options.jobs, store=options.store, progress=count
             )
         if partial:
-            write_csv(partial[0], rows)
+            instance_replay.write_csv(partial[0], rows)
     wrong = [f"instance {row.instance}, {row.dispatcher}: {text}" for row in rows for text in row.wrong]
     for text in wrong[:10]:
         print(f"mlsim: wrong plan: {text}", file=sys.stderr)
-    table = compare(rows, names)
+    table = instance_replay.compare(rows, names)
     if options.json_:
         print_json(table)
     else:
@@ -134,15 +121,14 @@ def replay(options: ReplayOptions) -> None:
         raise typer.Exit(1)
 
 
-def _unread(key: str, names: list[Dispatcher]) -> str | None:
+def _unread(key: str, names: list[words.Dispatcher]) -> str | None:
     """Return the reason why a replay ignores an option, or cannot compare plans made with it."""
     if key in ("headroom", "reserve"):
         return "goes by what a dispatcher has learned, and in a replay it has learned nothing"
     if key in ("ewt", "default_ewt"):
         return "instances have it; give it to the scenario of `mlsim cp dump`"
-    from mlsim.scenario.cp_section import CP_READERS
 
-    readers = CP_READERS.get(key)
+    readers = cp_section.CP_READERS.get(key)
     if readers is None:
         return None
     others = [name for name in names if name not in readers]
@@ -154,8 +140,6 @@ def _unread(key: str, names: list[Dispatcher]) -> str | None:
 
 
 def _print(table: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-
     def rounded(number: float | None) -> str:
         """Return three digits that count, without an exponent."""
         return "-" if number is None else f"{number:,.0f}" if number >= 100 else f"{number:.3g}"

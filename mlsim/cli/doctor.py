@@ -9,9 +9,14 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
+from mlsim import __version__, _files
+from mlsim._jit import kernel_library, kernel_store
 from mlsim._runtime.processes import call
 from mlsim.cli.command_options import Json
-from mlsim.cli.terminal import print_json
+from mlsim.cli.command_output import print_json
+from mlsim.mpi.launch import find_launchers
 
 # Needs for each extra of the package.
 PURPOSES = {
@@ -46,9 +51,6 @@ def doctor(json_: Json = False) -> None:
 
 def findings() -> dict[str, Any]:
     """Return what is installed, as ``--json`` prints it."""
-    from mlsim import __version__
-    from mlsim._files import memory_limit
-
     core, extras = _packages()
     return {
         "schema_version": 1,
@@ -63,14 +65,12 @@ def findings() -> dict[str, Any]:
         "otf2": {"package": _version("otf2"), "tools": _programs("otf2-print", "otf2-config")},
         "slurm": _programs("sbatch", "srun", "sacct", "slurmctld"),
         "logs": _logs(),
-        "memory_limit": memory_limit(),
+        "memory_limit": _files.memory_limit(),
     }
 
 
 def _packages() -> tuple[dict[str, str | None], dict[str, dict[str, Any]]]:
     """Return the versions of what mlsim needs, and of what each extra does; None where one is missing."""
-    from packaging.requirements import Requirement
-
     core: dict[str, str | None] = {}
     extras: dict[str, dict[str, Any]] = {}
     try:
@@ -106,8 +106,6 @@ def _programs(*names: str) -> dict[str, str | None]:
 
 
 def _mpi() -> dict[str, Any]:
-    from mlsim.mpi.launch import find_launchers
-
     found = {}
     for name, launcher in find_launchers().items():
         mpiexec, srun = launcher.words[0], ["pmi2"]
@@ -135,11 +133,8 @@ def pmi_of(printed: str) -> list[str]:
 
 
 def _kernels() -> dict[str, Any]:
-    from mlsim._jit.kernel_library import library_file
-    from mlsim._jit.kernel_store import kept_kernels
-
-    library = library_file()
-    found = {str(directory): count for directory, count in kept_kernels().items()}
+    library = kernel_library.library_file()
+    found = {str(directory): count for directory, count in kernel_store.kept_kernels().items()}
     return {
         "library": None if library is None else str(library),
         "directories": found,

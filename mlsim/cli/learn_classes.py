@@ -4,22 +4,24 @@ import csv
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from operator import contains
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import polars as pl
 import typer
 
+from mlsim._files import read_lines
+from mlsim._runtime.work_progress import followed
+from mlsim.batch.predictors.weekly_forests import check_library
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_options import Options, Overrides, Processes, argument, option, output
-from mlsim.cli.new_files import new_files
-from mlsim.cli.progress import working
-from mlsim.cli.terminal import show_whole, table_of
+from mlsim.cli.command_output import new_files, show, table_of, working
 from mlsim.errors import InputError
-
-if TYPE_CHECKING:
-    pass
-
+from mlsim.experiment.weekly_runs import whole_log
+from mlsim.learning import class_learning as learning
+from mlsim.learning import energy_classes, learning_parts
+from mlsim.scenario import Policy
+from mlsim.scenario.words import Backfill
 
 Out = Annotated[
     Path | None,
@@ -54,7 +56,7 @@ def show_rows(title: str, rows: Rows) -> None:
     """Print rows of the same columns as a table; numbers with one decimal."""
     words = [name for name, value in rows[0].items() if isinstance(value, str)]
     cells = ([cell(value) for value in row.values()] for row in rows)
-    show_whole(table_of(list(rows[0]), cells, left=words, title=title))
+    show(table_of(list(rows[0]), cells, left=words, title=title), whole=True)
 
 
 def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -> dict[tuple[str, str], str]:
@@ -62,8 +64,6 @@ def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -
 
     ``shown``: the names of the two columns, and the rows beside which results are printed.
     """
-    from mlsim._files import read_lines
-
     if path is None:
         return {}
     lines = csv.reader(read_lines(path, "table of results"))
@@ -84,28 +84,30 @@ def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -
         if not known:
             raise InputError(f"{place}: {names[2]}: {row[2]!r} is no number")
         results[row[0], row[1]] = row[2]
-    if not any(all(map(contains, shown.values(), row)) for row in results):
+    if not any(
+        all(name in names for names, name in zip(shown.values(), row, strict=True)) for row in results
+    ):
         words = "; ".join(f"{name}: {', '.join(values)}" for name, values in shown.items())
         raise InputError(f"{path}: none of its rows is of what it would stand beside. Shown are {words}")
     return results
 
 
-class _ClassesOptions(Options):
-    files: list[Path] = argument("Scenarios, each with its log.", "FILE ...")
-    policies: str = option("Policies to simulate.", "NAME,...", default="FCFS,WFP,SAF,SPF")
-    trees: int = option("Trees of each week's forest.", default=100, min=1)
-    seed: int = option("Of the forests.", default=0, min=0, max=2**32 - 1)
-    known: str = option(
+class _ClassesOptions(cli.Options):
+    files: list[Path] = cli.argument("Scenarios, each with its log.", "FILE ...")
+    policies: str = cli.option("Policies to simulate.", "NAME,...", default="FCFS,WFP,SAF,SPF")
+    trees: int = cli.option("Trees of each week's forest.", default=100, min=1)
+    seed: int = cli.option("Of the forests.", default=0, min=0, max=2**32 - 1)
+    known: str = cli.option(
         "What is known of other jobs: what had ended when the week began; what was submitted before "
         "it; what was submitted before the job. The last two know run times that nobody could.",
         "ended|submitted|at-once",
         default="ended",
     )
-    reference: Path | None = option(
+    reference: Path | None = cli.option(
         "Gains that others found, to show beside: log, dispatcher (EASY++, FCFS-CI), a value.", "FILE.csv"
     )
-    overrides: Overrides = None
-    jobs: Processes = None
+    overrides: cli.Overrides = None
+    jobs: cli.Processes = None
     out: Out = None
 
 
@@ -121,14 +123,6 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
 
     mlsim learn classes scenarios/kth.yaml --policies FCFS,SAF
     """
-    from mlsim._runtime.work_progress import followed
-    from mlsim.batch.predictors.weekly_forests import check_library
-    from mlsim.experiment.weekly_runs import whole_log
-    from mlsim.learning import class_learning as learning
-    from mlsim.learning.learning_parts import parts_in, write_tables
-    from mlsim.scenario import Policy
-    from mlsim.scenario.words import Backfill
-
     check_library()
     policies = learning.policies_of(options.policies)
     if options.known not in tuple(learning.Known):
@@ -151,7 +145,7 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
             learning.check_weeks(log.scenario.name, log.jobs)
         every = [learning.features_of(log.jobs, log.local, what) for log in followed(logs, work)]
     quality, weeks, variants, gains = [], [], [], []
-    with parts_in(out, "learn classes", ", ".join(names), options.jobs) as parts:
+    with learning_parts.parts_in(out, "learn classes", ", ".join(names), options.jobs) as parts:
         for scenario, log, features in zip(scenarios, logs, every, strict=True):
             predicted = learning.predicted_in_parts(
                 parts, log, features, what, trees=options.trees, seed=options.seed
@@ -171,7 +165,9 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
             show_rows("Gains over EASY-FCFS (%), bounded slowdown", gains)
         if out is not None:
             tables = {"classes": quality, "weeks": weeks, "variants": variants, "gains": gains}
-            write_tables(out, {f"{name}.csv": learning.frame_of(rows) for name, rows in tables.items()})
+            learning_parts.write_tables(
+                out, {f"{name}.csv": learning.frame_of(rows) for name, rows in tables.items()}
+            )
     if out is not None:
         print(f"Written: {out}")
 
@@ -181,18 +177,18 @@ _MOST = 10**9  # Means that are cut, and samples that become one, at most: more 
 _YEAR = 366 * 86_400.0  # Time [s] up to which profiles are made
 
 
-class _EnergyOptions(Options):
-    file: Path = argument("CSV, Parquet, HDF5: job_id, time (s), power (W).", "FILE")
-    group: int = option("Samples that become one mean.", default=12, min=1, max=_MOST)
-    head: int = option("Means cut from the beginning of a job.", default=5, min=0, max=_MOST)
-    tail: int = option("Means cut from its end.", default=5, min=0, max=_MOST)
-    stationary: float = option("Threshold of window means.", default=0.1, min=0.0)
-    constant: float = option("Threshold of the deviation.", default=0.1, min=0.0)
-    periodic: float = option("Threshold of spectral density.", default=1.0, min=0.0)
-    least: float | None = option("Power that counts as 0 (W).", show_default="the least")
-    most: float | None = option("Power that counts as 1 (W).", show_default="the most")
-    csv: Path | None = option("Write a row a job into this new file.", "--csv")
-    steps: Path | None = option(
+class _EnergyOptions(cli.Options):
+    file: Path = cli.argument("CSV, Parquet, HDF5: job_id, time (s), power (W).", "FILE")
+    group: int = cli.option("Samples that become one mean.", default=12, min=1, max=_MOST)
+    head: int = cli.option("Means cut from the beginning of a job.", default=5, min=0, max=_MOST)
+    tail: int = cli.option("Means cut from its end.", default=5, min=0, max=_MOST)
+    stationary: float = cli.option("Threshold of window means.", default=0.1, min=0.0)
+    constant: float = cli.option("Threshold of the deviation.", default=0.1, min=0.0)
+    periodic: float = cli.option("Threshold of spectral density.", default=1.0, min=0.0)
+    least: float | None = cli.option("Power that counts as 0 (W).", show_default="the least")
+    most: float | None = cli.option("Power that counts as 1 (W).", show_default="the most")
+    csv: Path | None = cli.option("Write a row a job into this new file.", "--csv")
+    steps: Path | None = cli.option(
         "Write the jobs' power over time into this new file, for workload.power of a run.",
         "FILE.csv|.parquet",
     )
@@ -207,39 +203,36 @@ def energy(options: _EnergyOptions) -> None:
 
     mlsim learn energy samples.csv --csv classes.csv --steps steps.csv
     """
-    from dataclasses import asdict
-
-    import polars as pl
-
-    from mlsim.learning import energy_classes as classes
-
     steps = options.steps
     for name, value in (("--least", options.least), ("--most", options.most)):
         if value is not None and not math.isfinite(value):
             raise InputError(f"{name}: {value}; allowed: a number of watts")
     if steps is not None and steps.suffix not in _STEPS:
         raise InputError(f"--steps: {steps}; allowed: names that end with {' or '.join(_STEPS)}")
-    cleaning = classes.Cleaning(options.group, options.head, options.tail)
+    cleaning = energy_classes.Cleaning(options.group, options.head, options.tail)
     thresholds = {name: getattr(options, name) for name in ("stationary", "constant", "periodic")}
-    tree = classes.Tree(**thresholds, least=options.least, most=options.most)
+    tree = energy_classes.Tree(**thresholds, least=options.least, most=options.most)
     targets = [path for path in (options.csv, steps) if path is not None]
     with new_files(targets) as parts:  # before samples are read: whether they can be written shows at once
-        measured = classes.read_samples(options.file)
-        jobs = {job: classes.cleaned(samples.power, cleaning) for job, samples in measured.samples.items()}
+        measured = energy_classes.read_samples(options.file)
+        jobs = {
+            job: energy_classes.cleaned(samples.power, cleaning) for job, samples in measured.samples.items()
+        }
         missing = {job for job, samples in measured.samples.items() if not samples.complete}
-        found = classes.classify(jobs, tree, missing)
+        found = energy_classes.classify(jobs, tree, missing)
         for path, part in zip(targets, parts, strict=True):
             if path is options.csv:
                 rows = [{"job_id": job} | asdict(profile) for job, profile in found.items()]
                 pl.DataFrame(rows).write_csv(part)
             else:
                 steps_of = (
-                    (job, classes.power_steps(measured.samples[job], found[job], cleaning)) for job in found
+                    (job, energy_classes.power_steps(measured.samples[job], found[job], cleaning))
+                    for job in found
                 )
                 shapes = {job: shape for job, shape in steps_of if shape is not None}
-                classes.write_steps(part, shapes, parquet=path.suffix == ".parquet")
+                energy_classes.write_steps(part, shapes, parquet=path.suffix == ".parquet")
     counts = Counter(profile.kind for profile in found.values())
-    for kind in classes.EnergyClass:
+    for kind in energy_classes.EnergyClass:
         print(f"{kind:<15} {counts[kind]:>8,}  {100 * counts[kind] / max(len(found), 1):5.1f} %")
     if known := measured.known:  # which classes were taken for which
         pairs = Counter((known[job], str(found[job].kind)) for job in known)
@@ -253,15 +246,15 @@ def energy(options: _EnergyOptions) -> None:
         print(f"Written: {path}")
 
 
-class _ProfilesOptions(Options):
-    out: Path = output("The new file.", "FILE.csv", default=cli.REQUIRED)
-    each: int = option("Jobs of each class.", default=100, min=1)
-    shortest: float = option("Least time of a job (s).", default=1800.0, min=60.0, max=_YEAR)
-    longest: float = option("Most time of a job (s).", default=86_400.0, min=60.0, max=_YEAR)
-    noise: float = option(
+class _ProfilesOptions(cli.Options):
+    out: Path = cli.output("The new file.", "FILE.csv", default=cli.REQUIRED)
+    each: int = cli.option("Jobs of each class.", default=100, min=1)
+    shortest: float = cli.option("Least time of a job (s).", default=1800.0, min=60.0, max=_YEAR)
+    longest: float = cli.option("Most time of a job (s).", default=86_400.0, min=60.0, max=_YEAR)
+    noise: float = cli.option(
         "Deviation of a sample's noise, as share of the range of power.", default=0.05, min=0.0, max=10.0
     )
-    seed: int = option("Of all draws.", default=0, min=0)
+    seed: int = cli.option("Of all draws.", default=0, min=0)
 
 
 def profiles(options: _ProfilesOptions) -> None:
@@ -271,12 +264,12 @@ def profiles(options: _ProfilesOptions) -> None:
 
     mlsim learn profiles -o samples.csv --each 20
     """
-    from mlsim.learning.energy_classes import GeneratedProfiles, generated_profiles, write_samples
-
     out, shortest, longest = options.out, options.shortest, options.longest
     if longest < shortest:
         raise InputError(f"--longest: {longest:g}; allowed: --shortest ({shortest:g}) or more")
-    made = GeneratedProfiles(options.each, shortest, longest, noise=options.noise, seed=options.seed)
+    made = energy_classes.GeneratedProfiles(
+        options.each, shortest, longest, noise=options.noise, seed=options.seed
+    )
     with new_files([out]) as (part,):
-        write_samples(part, generated_profiles(made))
+        energy_classes.write_samples(part, energy_classes.generated_profiles(made))
     print(f"Written: {out}")

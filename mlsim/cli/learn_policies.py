@@ -1,33 +1,31 @@
 """``mlsim learn``: its commands; among them ``policies``, ``mixed``, ``function`` and ``transfer``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import polars as pl
 import typer
+from rich.console import Console
 
+from mlsim._runtime.late import load_matplotlib
 from mlsim.cli import command_options as cli
 from mlsim.cli import learn_classes
-from mlsim.cli.command_options import Options, Overrides, Processes, argument, flag, option, output
+from mlsim.cli.command_output import new_files, reporting, show, table_of
 from mlsim.cli.learn_classes import Out, cell, check_read, published_results, show_rows
-from mlsim.cli.new_files import new_files
-from mlsim.cli.progress import reporting
-from mlsim.cli.terminal import show_whole, table_of
 from mlsim.errors import InputError
+from mlsim.experiment.study import load_study
+from mlsim.experiment.weekly_runs import weeks_of
+from mlsim.learning import learning_parts, mixed_policies, policy_delays, policy_functions, policy_validation
+from mlsim.scenario import parse_overrides
+from mlsim.scenario.amount_types import WEEKS
 
-if TYPE_CHECKING:
-    from mlsim.learning.mixed_policies import Mixed, Searching
-    from mlsim.learning.policy_validation import PhaseBand
 
-
-class _PoliciesOptions(Options):
-    path: Path = argument("Directory with study.yaml, or such a file, of runs.", "STUDY")
-    reference: Path | None = option(
+class _PoliciesOptions(cli.Options):
+    path: Path = cli.argument("Directory with study.yaml, or such a file, of runs.", "STUDY")
+    reference: Path | None = cli.option(
         "Results of others to show beside: log, policy, a ratio; policy premature for shares.", "FILE.csv"
     )
-    jobs: Processes = None
+    jobs: cli.Processes = None
     out: Out = None
 
 
@@ -42,13 +40,6 @@ def policies(options: _PoliciesOptions) -> None:
 
     mlsim learn policies scenarios/studies/resampled --reference scenarios/studies/resampled/source.csv
     """
-    import polars as pl
-
-    from mlsim._runtime.late import load_matplotlib
-    from mlsim.experiment.study import load_study
-    from mlsim.learning import policy_delays
-    from mlsim.learning.learning_parts import parts_in, write_tables
-
     study, out = load_study(options.path), options.out
     shown = {axis.name: list(axis.points) for axis in study.axes if axis.name != study.repetitions}
     axes, source = list(shown), {}
@@ -60,7 +51,7 @@ def policies(options: _PoliciesOptions) -> None:
         policy_at = axes.index(policy_delays.policy_axis(study))
         known = {"log": shown[axes[log_at]], "policy": ["premature", *shown[axes[policy_at]]]}
         source = published_results(options.reference, known)
-    with parts_in(out, "learn policies", study.name, options.jobs) as parts:
+    with learning_parts.parts_in(out, "learn policies", study.name, options.jobs) as parts:
         logs: list[dict[str, object]] = [
             dict(zip(policy_delays.log_axes(study), labels, strict=True))
             | {"premature %": found[0], "jobs": int(found[1]), "mean run time (s)": found[2]}
@@ -79,7 +70,9 @@ def policies(options: _PoliciesOptions) -> None:
         show_rows("Premature jobs of the logs", logs)
         show_rows("Who is delayed", rows)
         if out is not None:
-            write_tables(out, {"premature.csv": pl.DataFrame(logs), "delays.csv": pl.DataFrame(rows)})
+            learning_parts.write_tables(
+                out, {"premature.csv": pl.DataFrame(logs), "delays.csv": pl.DataFrame(rows)}
+            )
             load_matplotlib()
             from mlsim.analysis.plots.chart_style import write_picture
 
@@ -89,26 +82,26 @@ def policies(options: _PoliciesOptions) -> None:
         print(f"Written: {out}")
 
 
-class _MixedOptions(Options):
-    file: Path = argument("The scenario.", "FILE")
-    train: str = option("Weeks to learn.", "A-B", default=cli.REQUIRED)
-    test: str = option("Weeks to test.", "A-B", default=cli.REQUIRED)
-    features: str = option("Of q, p, wait, ratio, exp, area.", "NAME,...", default="q,p,wait")
-    method: str = option("How to search.", "grid|xnes|cma-es", default="grid")
-    points: int = option("Values of a dimension, of grid.", default=200, min=2)
-    evaluations: int = option("Vectors a week, of xnes, cma-es.", default=2000, min=10)
-    penalty: float = option("λ of the norm, of xnes and cma-es.", default=1.0, min=0.0, max=1e9)
-    seed: int = option("Of xnes and cma-es.", default=0, min=0)
-    scaled: bool = flag("Divide each feature by its deviation in the training weeks.", "--scaled")
-    phases: int = option(
+class _MixedOptions(cli.Options):
+    file: Path = cli.argument("The scenario.", "FILE")
+    train: str = cli.option("Weeks to learn.", "A-B", default=cli.REQUIRED)
+    test: str = cli.option("Weeks to test.", "A-B", default=cli.REQUIRED)
+    features: str = cli.option("Of q, p, wait, ratio, exp, area.", "NAME,...", default="q,p,wait")
+    method: str = cli.option("How to search.", "grid|xnes|cma-es", default="grid")
+    points: int = cli.option("Values of a dimension, of grid.", default=200, min=2)
+    evaluations: int = cli.option("Vectors a week, of xnes, cma-es.", default=2000, min=10)
+    penalty: float = cli.option("λ of the norm, of xnes and cma-es.", default=1.0, min=0.0, max=1e9)
+    seed: int = cli.option("Of xnes and cma-es.", default=0, min=0)
+    scaled: bool = cli.flag("Divide each feature by its deviation in the training weeks.", "--scaled")
+    phases: int = cli.option(
         "Show the band over N phases of the cut into weeks, each searched anew.", "N", default=0, min=0
     )
-    phase_points: int = option("Values of a dimension, of the grid of each phase.", default=20, min=2)
-    reference: Path | None = option(
+    phase_points: int = cli.option("Values of a dimension, of the grid of each phase.", default=20, min=2)
+    reference: Path | None = cli.option(
         "Results of others to show beside: policy, part (train, test), a value.", "FILE.csv"
     )
-    overrides: Overrides = None
-    jobs: Processes = None
+    overrides: cli.Overrides = None
+    jobs: cli.Processes = None
     out: Out = None
 
 
@@ -122,18 +115,13 @@ def mixed(context: typer.Context, options: _MixedOptions) -> None:
 
     mlsim learn mixed scenarios/studies/mixed/sdsc-sp2.yaml --train 28-64 --test 65-100 --points 50
     """
-    from mlsim.experiment.weekly_runs import weeks_of
-    from mlsim.learning import policy_validation as validation
-    from mlsim.learning.learning_parts import parts_in
-    from mlsim.learning.mixed_policies import learn_mixed
-
     phases, out = options.phases, options.out
     scenario = cli.scenario_of(options.file, options.overrides)
     searching = replace(_searching(options), factor=options.penalty, scaled=options.scaled)
     searching.check()
     band_points = (options.method == "grid" and phases > 0, "--phases and --method grid")
     _check_search(context, options, phase_points=band_points)
-    known = {"policy": validation.PROTOCOLS, "part": ("train", "test")}
+    known = {"policy": policy_validation.PROTOCOLS, "part": ("train", "test")}
     source = published_results(options.reference, known)
     for _, part in source:
         if part not in known["part"]:
@@ -142,29 +130,47 @@ def mixed(context: typer.Context, options: _MixedOptions) -> None:
     band_searching = replace(searching, points=options.phase_points)
     if phases:
         band_searching.check()
-        validation.at_phases(scenario, phases)
+        policy_validation.at_phases(scenario, phases)
     weeks = weeks_of(scenario)
-    with parts_in(out, "learn mixed", scenario.name, options.jobs) as parts:
-        found = learn_mixed(weeks, *train_test, searching, parts)
+    with learning_parts.parts_in(out, "learn mixed", scenario.name, options.jobs) as parts:
+        found = mixed_policies.learn_mixed(weeks, *train_test, searching, parts)
         _print(found, source)
         if out is not None:
-            validation.write_mixed(out, found, scenario)
-            validation.write_phases(out, None)
+            policy_validation.write_mixed(out, found, scenario)
+            policy_validation.write_phases(out, None)
         if phases:
-            band = validation.learn_phases(scenario, phases, *train_test, band_searching, parts)
+            band = policy_validation.learn_phases(scenario, phases, *train_test, band_searching, parts)
             _print_band(band)
             if out is not None:
-                validation.write_phases(out, band)
+                policy_validation.write_phases(out, band)
     if out is not None:
         print(f"Written: {out}")
 
 
-def _searching(options: _MixedOptions | _TransferOptions) -> Searching:
-    """Return the options of a search that commands share."""
-    from mlsim.learning.mixed_policies import Searching
+class _TransferOptions(cli.Options):
+    files: list[Path] = cli.argument("Scenarios, each with its log.", "FILE ...")
+    share: float = cli.option(
+        "Share of the weeks of a log, the first ones, to learn.", default=0.5, min=0.01, max=0.99
+    )
+    features: str = cli.option("Of q, p, wait, ratio, exp, area.", "NAME,...", default="q,p,wait")
+    method: str = cli.option("How to search.", "grid|xnes|cma-es", default="grid")
+    points: int = cli.option("Values of a dimension, of grid.", default=40, min=2)
+    evaluations: int = cli.option("Vectors, of xnes and cma-es.", default=2000, min=10)
+    seed: int = cli.option("Of xnes and cma-es.", default=0, min=0)
+    overrides: cli.Overrides = None
+    phases: int = cli.option(
+        "Show the band over N phases of the cut into weeks, each learned anew.", "N", default=0, min=0
+    )
+    jobs: cli.Processes = None
+    out: Out = None
 
+
+def _searching(options: _MixedOptions | _TransferOptions) -> mixed_policies.Searching:
+    """Return the options of a search that commands share."""
     features = tuple(name.strip() for name in options.features.split(","))
-    return Searching(features, options.method, options.points, options.evaluations, seed=options.seed)
+    return mixed_policies.Searching(
+        features, options.method, options.points, options.evaluations, seed=options.seed
+    )
 
 
 def _check_search(
@@ -179,15 +185,13 @@ def _check_search(
 
 def _weeks(name: str, text: str) -> tuple[int, int]:
     """Return the first and the last week that an option names."""
-    from mlsim.scenario.amount_types import WEEKS
-
     try:
         return WEEKS.parse(text)
     except ValueError as error:
         raise InputError(f"{name}: {error}") from error
 
 
-def _print_band(band: PhaseBand) -> None:
+def _print_band(band: policy_validation.PhaseBand) -> None:
     rows = []
     for name in sorted(band.test, key=lambda name: band.test[name].mean()):
         cells = [
@@ -199,14 +203,10 @@ def _print_band(band: PhaseBand) -> None:
         rows.append((name, *cells, *compared))
     titles = ("policy", "train", "test", "test - SAF", "phases better than SAF")
     heading = f"The same over {len(band.phases)} phases of the cut: mean (least to most)"
-    show_whole(table_of(titles, rows, left=("policy",), title=heading))
+    show(table_of(titles, rows, left=("policy",), title=heading), whole=True)
 
 
-def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
-    from rich.console import Console
-
-    from mlsim.learning.mixed_policies import FEATURES
-
+def _print(found: mixed_policies.Mixed, source: dict[tuple[str, str], str]) -> None:
     beside = ("train", "source", "test", "source") if source else ("train", "test")
     spreads = found.against("SAF")
     rows = []
@@ -220,9 +220,9 @@ def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
             sums += [f"{value:.2f}", *([source.get((name, part), "")] if source else [])]
         rows.append((name, *sums, *cells))
     titles = ("policy", *beside, "test - SAF a week", "95 %", "p")
-    show_whole(table_of(titles, rows, left=("policy",), title="Sums of weekly mean bounded slowdowns"))
+    show(table_of(titles, rows, left=("policy",), title="Sums of weekly mean bounded slowdowns"), whole=True)
     console = Console()
-    weights = zip(FEATURES, found.learned.tolist(), strict=True)
+    weights = zip(mixed_policies.FEATURES, found.learned.tolist(), strict=True)
     console.print("w*_train: " + ", ".join(f"{name} {weight:.4g}" for name, weight in weights if weight))
     fitted, others = found.weeks[found.train], found.weeks[found.test]
     console.print(
@@ -237,17 +237,17 @@ def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
 _WEEKS = "workload.select.weeks"
 
 
-class _FunctionOptions(Options):
-    file: Path = argument("The scenario.", "FILE")
-    out: Path = output("The new file of policies.", "FILE.py", default=cli.REQUIRED)
-    train: str | None = option("Weeks to learn from.", "A-B", show_default="all")
-    sets: int = option("Sets of jobs.", default=100, min=1)
-    tasks: int = option("Jobs of a set in random orders.", default=32, min=2)
-    initial: int = option("Jobs before them.", default=16, min=0)
-    trials: int = option("Random orders of a set.", default=1024, min=1)
-    keep: int = option("Functions to keep, the nearest.", default=4, min=1, max=484)
-    seed: int = option("Of sets and orders.", default=0, min=0)
-    overrides: Overrides = None
+class _FunctionOptions(cli.Options):
+    file: Path = cli.argument("The scenario.", "FILE")
+    out: Path = cli.output("The new file of policies.", "FILE.py", default=cli.REQUIRED)
+    train: str | None = cli.option("Weeks to learn from.", "A-B", show_default="all")
+    sets: int = cli.option("Sets of jobs.", default=100, min=1)
+    tasks: int = cli.option("Jobs of a set in random orders.", default=32, min=2)
+    initial: int = cli.option("Jobs before them.", default=16, min=0)
+    trials: int = cli.option("Random orders of a set.", default=1024, min=1)
+    keep: int = cli.option("Functions to keep, the nearest.", default=4, min=1, max=484)
+    seed: int = cli.option("Of sets and orders.", default=0, min=0)
+    overrides: cli.Overrides = None
 
 
 def function(options: _FunctionOptions) -> None:
@@ -259,10 +259,6 @@ def function(options: _FunctionOptions) -> None:
 
     mlsim learn function scenarios/studies/mixed/sdsc-sp2.yaml --train 28-64 -o learned.py
     """
-    from mlsim.experiment.weekly_runs import weeks_of
-    from mlsim.learning.policy_functions import Trials, as_policy, fit_functions, run_trials
-    from mlsim.scenario import parse_overrides
-
     out, train, sets, trials = options.out, options.train, options.sets, options.trials
     if trials < options.tasks:
         raise InputError(
@@ -277,37 +273,21 @@ def function(options: _FunctionOptions) -> None:
             raise InputError(f"--train: {train}, and --set {_WEEKS}: both choose weeks; take one of them out")
         overrides.append(f"{_WEEKS}={train}")
     scenario = cli.scenario_of(options.file, overrides)
-    tried = Trials(sets, options.tasks, options.initial, trials, options.seed)
+    tried = policy_functions.Trials(sets, options.tasks, options.initial, trials, options.seed)
     weeks = f", weeks {train}" if train else ""
     of = f"{scenario.name}{weeks}: {sets} sets, {trials} orders each, seed {options.seed}"
     with new_files([out]) as (part,):  # before the search: whether it can be written shows at once
         with reporting("sets of jobs") as progress:
-            found = fit_functions(*run_trials(weeks_of(scenario), tried, progress), options.keep)
-        part.write_text(as_policy(found, of), encoding="utf-8")
+            found = policy_functions.fit_functions(
+                *policy_functions.run_trials(weeks_of(scenario), tried, progress), options.keep
+            )
+        part.write_text(policy_functions.as_policy(found, of), encoding="utf-8")
     for number, one in enumerate(found, 1):
         print(f"Learned{number}  error {one.error:.6g}  {one.text.replace('np.', '')}")
     print(f"Written: {out}")
 
 
 _REFERENCE = "SAF"
-
-
-class _TransferOptions(Options):
-    files: list[Path] = argument("Scenarios, each with its log.", "FILE ...")
-    share: float = option(
-        "Share of the weeks of a log, the first ones, to learn.", default=0.5, min=0.01, max=0.99
-    )
-    features: str = option("Of q, p, wait, ratio, exp, area.", "NAME,...", default="q,p,wait")
-    method: str = option("How to search.", "grid|xnes|cma-es", default="grid")
-    points: int = option("Values of a dimension, of grid.", default=40, min=2)
-    evaluations: int = option("Vectors, of xnes and cma-es.", default=2000, min=10)
-    seed: int = option("Of xnes and cma-es.", default=0, min=0)
-    overrides: Overrides = None
-    phases: int = option(
-        "Show the band over N phases of the cut into weeks, each learned anew.", "N", default=0, min=0
-    )
-    jobs: Processes = None
-    out: Out = None
 
 
 def transfer(context: typer.Context, options: _TransferOptions) -> None:
@@ -319,10 +299,6 @@ def transfer(context: typer.Context, options: _TransferOptions) -> None:
 
     mlsim learn transfer scenarios/studies/transfer/*.yaml
     """
-    from mlsim.experiment.weekly_runs import weeks_of
-    from mlsim.learning import policy_validation as validation
-    from mlsim.learning.learning_parts import parts_in
-
     phases, out = options.phases, options.out
     scenarios = [cli.scenario_of(file, options.overrides) for file in options.files]
     names = [scenario.name for scenario in scenarios]
@@ -332,10 +308,10 @@ def transfer(context: typer.Context, options: _TransferOptions) -> None:
     searching.check()
     _check_search(context, options)
     for scenario in scenarios if phases else ():
-        validation.at_phases(scenario, phases)
+        policy_validation.at_phases(scenario, phases)
     logs = dict(zip(names, map(weeks_of, scenarios), strict=True))
-    with parts_in(out, "learn transfer", ", ".join(names), options.jobs) as parts:
-        found = validation.learn_transfer(logs, options.share, searching, parts)
+    with learning_parts.parts_in(out, "learn transfer", ", ".join(names), options.jobs) as parts:
+        found = policy_validation.learn_transfer(logs, options.share, searching, parts)
 
         def difference(log: str, learned: str) -> str:
             spread = found.against(log, learned, _REFERENCE)
@@ -348,11 +324,11 @@ def transfer(context: typer.Context, options: _TransferOptions) -> None:
         headings = [f"{log}, weeks: {len(weeks)}" for log, weeks in found.weeks.items()]
         _print_matrix(f"Weekly mean bounded slowdown, to that of {_REFERENCE} (%)", headings, rows)
         if out is not None:
-            validation.write_transfer(out, found, _REFERENCE)
-            validation.write_phases(out, None)
+            policy_validation.write_transfer(out, found, _REFERENCE)
+            policy_validation.write_phases(out, None)
         if phases:
             logs.clear()  # each part cuts its own
-            band = validation.transfer_phases(scenarios, phases, options.share, searching, parts)
+            band = policy_validation.transfer_phases(scenarios, phases, options.share, searching, parts)
 
             def spread(log: str, policy: str) -> str:
                 values = 100 * band.relative(log, policy, _REFERENCE)
@@ -363,7 +339,7 @@ def transfer(context: typer.Context, options: _TransferOptions) -> None:
             title = f"The same over {phases} phases of the cut: mean (least to most) in %, phases better than"
             _print_matrix(f"{title} {_REFERENCE}", names, rows)
             if out is not None:
-                validation.write_phases(out, band)
+                policy_validation.write_phases(out, band)
     if out is not None:
         print(f"Written: {out}")
 
@@ -372,10 +348,10 @@ def _print_matrix(title: str, logs: list[str], rows: list[list[str]]) -> None:
     """Print a row for each log that was learned on, and below a line for each other policy."""
     table = table_of(["learned on", *logs], rows, left=("learned on",), title=title)
     table.rows[len(logs) - 1].end_section = True
-    show_whole(table)
+    show(table, whole=True)
 
 
-learn = cli.CommandGroup("learn", "Learn policies from a log.")
+learn = cli.CommandGroup("learn")
 learn.callback()(lambda: None)
 for command in (
     mixed,

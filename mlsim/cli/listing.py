@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from mlsim.cli import terminal
 from mlsim.cli.command_options import Json
+from mlsim.cli.command_output import print_json, terminal_width
 
 if TYPE_CHECKING:
     from mlsim.plugins import Family
@@ -49,29 +49,27 @@ def list_(
     if what is None:
         names = list(get_args(Listing))
         if json_:
-            terminal.print_json(names)
+            print_json(names)
         else:
             print("\n".join(names))
         return
     titles, rows = rows_of(what)
     if json_:
         entries = [dict(zip(titles, row, strict=True)) for row in rows]
-        terminal.print_json(entries, ensure_ascii=False)
+        print_json(entries, ensure_ascii=False)
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from rich import box, console, table
 
-    console = Console()
-    width = min(console.width, terminal.terminal_width())
+    screen = console.Console()
+    width = min(screen.width, terminal_width())
     if _fits(titles, rows, width):
-        table = Table(box=box.SIMPLE_HEAD)
+        shown = table.Table(box=box.SIMPLE_HEAD)
         for title in titles:
-            table.add_column(title, overflow="fold")
+            shown.add_column(title, overflow="fold")
         for row in rows:
             # Cells are formulas and types: brackets in them are no markup.
-            table.add_row(*(cell.replace("[", r"\[") for cell in row))
-        console.print(table, width=width)
+            shown.add_row(*(cell.replace("[", r"\[") for cell in row))
+        screen.print(shown, width=width)
     else:
         print("\n\n".join(_as_entry(titles, row, width) for row in rows))
 
@@ -114,8 +112,7 @@ def _offered(family: Family | str) -> list[tuple[str, str]]:
 
 def _of_batch(what: Listing) -> Lists:
     """List the choices of the batch level."""
-    from mlsim.scenario import Policy
-    from mlsim.scenario.words import Allocator, Backfill, Dispatcher, Predictor
+    from mlsim.scenario import Policy, words
 
     match what:
         case "policies":
@@ -124,42 +121,39 @@ def _of_batch(what: Listing) -> Lists:
                 *((name, "", meaning) for name, meaning in _offered("policy")),
             ]
         case "backfilling":
-            return ("backfill", "meaning"), [(word.value, word.meaning) for word in Backfill]
+            return ("backfill", "meaning"), [(word.value, word.meaning) for word in words.Backfill]
         case "predictors":
             return ("predictor", "predicts", "source"), [
-                *((word.value, word.meaning, word.source) for word in Predictor),
+                *((word.value, word.meaning, word.source) for word in words.Predictor),
                 *((name, meaning, "") for name, meaning in _offered("predictor")),
             ]
-    words = Allocator if what == "allocators" else Dispatcher
+    choices = words.Allocator if what == "allocators" else words.Dispatcher
     family = what.removesuffix("s")
-    return (family, "meaning"), [*((word.value, word.meaning) for word in words), *_offered(family)]
+    return (family, "meaning"), [*((word.value, word.meaning) for word in choices), *_offered(family)]
 
 
 def _of_files(what: Listing) -> Lists:
     """List formats of logs, models of workloads, and writers."""
-    if what == "formats":
-        from mlsim.scenario.words import WorkloadFormat
-        from mlsim.workload.log_formats import FORMATS
-        from mlsim.workload.user_workloads import READERS
+    if what == "writers":
+        from mlsim.experiment.run_directory import WRITERS
 
+        return ("writer", "meaning"), [*_offered(WRITERS)]
+    from mlsim.scenario.words import WorkloadFormat, WorkloadModel
+    from mlsim.workload import log_formats, user_workloads
+    from mlsim.workload.models.model_base import model_record
+
+    if what == "formats":
+        known = log_formats.FORMATS
         return ("format", "meaning"), [
             (WorkloadFormat.AUTO.value, "by the content of the log, after decompression"),
-            *((word.value, FORMATS[word].meaning) for word in WorkloadFormat if word in FORMATS),
-            *_offered(READERS),
+            *((word.value, known[word].meaning) for word in WorkloadFormat if word in known),
+            *_offered(user_workloads.READERS),
         ]
-    if what == "workloads":
-        from mlsim.scenario.words import WorkloadModel
-        from mlsim.workload.models.model_base import model_record
-        from mlsim.workload.user_workloads import GENERATORS
-
-        drawing = [(word.value, model_record(word)) for word in WorkloadModel]
-        return ("model of workloads", "meaning", "source"), [
-            *((word, record.meaning, record.source) for word, record in drawing),
-            *((name, meaning, "") for name, meaning in _offered(GENERATORS)),
-        ]
-    from mlsim.experiment.run_directory import WRITERS
-
-    return ("writer", "meaning"), [*_offered(WRITERS)]
+    drawing = [(word.value, model_record(word)) for word in WorkloadModel]
+    return ("model of workloads", "meaning", "source"), [
+        *((word, record.meaning, record.source) for word, record in drawing),
+        *((name, meaning, "") for name, meaning in _offered(user_workloads.GENERATORS)),
+    ]
 
 
 _TECHNIQUE = ("technique", "meaning", "chunk size (CCA)", "from the step alone (DCA)", "options", "source")
@@ -168,10 +162,14 @@ _TOPOLOGY = ("topology", "meaning", "keys", "most nodes", "links between two nod
 
 def _of_loops(what: Listing) -> Lists:
     """List the choices of loops, and topologies."""
+    from mlsim.application import user_code
+    from mlsim.application.profiles.profile_costs import PROFILES
+    from mlsim.platform.network import TOPOLOGIES
+    from mlsim.scenario.words import ExecutionModel
+    from mlsim.techniques import TECHNIQUES
+
     match what:
         case "techniques":
-            from mlsim.techniques import TECHNIQUES
-
             return _TECHNIQUE, [
                 (
                     *(t.name, t.title, t.recursive, t.straightforward or "none"),
@@ -181,21 +179,14 @@ def _of_loops(what: Listing) -> Lists:
                 for t in TECHNIQUES.values()
             ]
         case "models":
-            from mlsim.application.user_code import USER_MODELS
-            from mlsim.scenario.words import ExecutionModel
-
             return ("model", "meaning", "source"), [
                 *((m.value, m.entry.meaning, m.entry.reference) for m in ExecutionModel),
-                *((name, meaning, "") for name, meaning in _offered(USER_MODELS)),
+                *((name, meaning, "") for name, meaning in _offered(user_code.USER_MODELS)),
             ]
         case "profiles":
-            from mlsim.application.profiles.profile_costs import PROFILES
-
             return ("profile", "cost of an iteration", "parameters", "source"), [
                 (p.name, p.formula, ", ".join(p.parameters), p.reference) for p in PROFILES
             ]
-    from mlsim.platform.network import TOPOLOGIES
-
     return _TOPOLOGY, [
         (t.name, t.meaning, ", ".join(t.keys), t.holds, t.links, t.reference) for t in TOPOLOGIES
     ]
@@ -203,17 +194,17 @@ def _of_loops(what: Listing) -> Lists:
 
 def _of_keys(what: Listing) -> Lists:
     """List keys of scenarios, parameters, and other names of keys."""
-    from mlsim.scenario.overrides import key_aliases
-    from mlsim.scenario.scenario_keys import model_parameters, options
+    from mlsim.scenario import overrides, scenario_keys
 
     if what == "aliases":
         return ("other name", "key", "use"), [
             (alias.name, alias.key, "earlier name" if alias.old else "another word")
-            for alias in key_aliases()
+            for alias in overrides.key_aliases()
         ]
     is_key = what == "options"
     titles = ("key" if is_key else "parameter", "allowed", "default", "meaning")
-    return titles, [tuple(row[:4]) for row in (options() if is_key else model_parameters())]
+    rows = scenario_keys.options() if is_key else scenario_keys.model_parameters()
+    return titles, [tuple(row[:4]) for row in rows]
 
 
 def _of_results(what: Listing) -> Lists:

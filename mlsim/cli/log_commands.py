@@ -1,26 +1,30 @@
-"""``mlsim workload``: all its commands; here ``convert``, ``describe`` and ``predict``, which read a log."""
-
-from __future__ import annotations
+"""``mlsim workload``: all its commands; here those that read a log, and ``profile``."""
 
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from pydantic import ValidationError
+from rich import box, table
+
+from mlsim import _jit
+from mlsim._files import expanded, is_file
+from mlsim._runtime import arrays, late, work_progress
+from mlsim.analysis import job_metrics, terminal_tables
+from mlsim.application.profiles.profile_costs import Request, fixed_length, iteration_costs
 from mlsim.cli import command_options as cli
 from mlsim.cli import workload_commands
-from mlsim.cli.command_options import Json, Lenient, Options, argument, flag, option
-from mlsim.cli.cost_commands import profile
-from mlsim.cli.new_files import new_files
-from mlsim.cli.progress import working
-from mlsim.cli.terminal import print_json, show
+from mlsim.cli.command_options import Json, Lenient, Options, argument, flag, option, output
+from mlsim.cli.command_output import new_files, print_json, show, working
 from mlsim.errors import InputError
-
-if TYPE_CHECKING:
-    from mlsim.scenario.words import WorkloadFormat
-    from mlsim.workload import Rates
-
+from mlsim.scenario import WorkloadConfig, field_types, section_base, simulation_demand
+from mlsim.scenario.costs_section import COUNTED, CostsConfig
+from mlsim.scenario.words import CostProfile, Predictor, WorkloadFormat
+from mlsim.workload import Rates, derived_logs, format_record, log_facts
+from mlsim.workload.log_formats import FORMATS, format_of_name
 
 _part = partial(option, rich_help_panel="Selection, as workload.select in a scenario")
 
@@ -55,11 +59,6 @@ def convert(options: _ConvertOptions) -> None:
 
     mlsim workload convert log.swf.gz month.json --dates 2002-08-01/2002-09-01
     """
-    from pydantic import ValidationError
-
-    from mlsim.scenario import WorkloadConfig
-    from mlsim.workload.derived_logs import convert as converted
-
     source, target = options.source, options.target
     select: dict[str, Any] = {key: cli.value_of(text) for key, text in options.keys().items()}
     for name, given, mark in (("window", options.window, ":"), ("dates", options.dates, "/")):
@@ -83,7 +82,7 @@ def convert(options: _ConvertOptions) -> None:
     wanted, rates = _format(options.to, target), _rates(options)
     cleaned = options.clean or bool(select)
     with new_files([target]) as (part,), working(f"converting {source.name}"):
-        done = converted(config, source, part, wanted, as_simulated=cleaned, rates=rates)
+        done = derived_logs.convert(config, source, part, wanted, as_simulated=cleaned, rates=rates)
     if options.json_:
         facts = {"read": done.read, "written": done.written, "jobs": done.jobs}
         print_json(facts | {"left_out": done.left_out, "notes": done.notes, "file": str(target)})
@@ -95,10 +94,6 @@ def convert(options: _ConvertOptions) -> None:
 
 
 def _format(to: str | None, target: Path) -> WorkloadFormat:
-    from mlsim.scenario.words import WorkloadFormat
-    from mlsim.workload.format_record import SUFFIXES
-    from mlsim.workload.log_formats import FORMATS, format_of_name
-
     formats = [word for word in WorkloadFormat if word in FORMATS and FORMATS[word].can_be_written]
     if to is not None:
         named = next((word for word in formats if word == to.casefold()), None)
@@ -110,19 +105,19 @@ def _format(to: str | None, target: Path) -> WorkloadFormat:
         raise InputError(
             f"{target}: its suffix names no format; give --to with one of {', '.join(formats)}, "
             f"or a suffix: {', '.join(FORMATS[word].suffix for word in formats)}, each also with "
-            f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} behind it"
+            f"{', '.join(format_record.SUFFIXES[:-1])} or {format_record.SUFFIXES[-1]} behind it"
         )
     return by_name
 
 
 def _rates(options: _ConvertOptions) -> Rates | None:
-    from mlsim.scenario.field_types import BANDWIDTH, RATE
-    from mlsim.workload import Rates
-
     if options.speed is None and options.bandwidth is None:
         return None
     rates = []
-    for name, text, unit in (("--speed", options.speed, RATE), ("--bandwidth", options.bandwidth, BANDWIDTH)):
+    for name, text, unit in (
+        ("--speed", options.speed, field_types.RATE),
+        ("--bandwidth", options.bandwidth, field_types.BANDWIDTH),
+    ):
         if text is None:
             raise InputError(f"{name}: missing; --speed and --bandwidth go together")
         rates.append(cli.amount(name, text, unit, positive=True))
@@ -146,12 +141,6 @@ def describe(options: _DescribeOptions) -> None:
 
     mlsim workload describe log.swf.gz made.swf --picture both.pdf
     """
-    from rich import box
-    from rich.table import Table
-
-    from mlsim.workload.log_facts import describe as described
-    from mlsim.workload.log_formats import FORMATS
-
     picture, log_format = options.picture, options.from_
     if picture is not None and picture.suffix.lower() not in _FORMS:
         raise InputError(f"--picture {picture}; allowed: a name that ends in {', '.join(_FORMS)}")
@@ -159,21 +148,19 @@ def describe(options: _DescribeOptions) -> None:
         raise InputError(f"--from {log_format}; allowed: auto, {', '.join(sorted(FORMATS))}")
     paths = [path for path in (options.log, options.other) if path is not None]
     with new_files([] if picture is None else [picture]) as parts:
-        logs = [described(path, log_format=log_format, lenient=options.lenient) for path in paths]
+        logs = [log_facts.describe(path, log_format=log_format, lenient=options.lenient) for path in paths]
         if picture is not None:
-            from mlsim.workload.log_facts import draw_page
-
-            draw_page(parts[0], logs, picture.suffix.lower()[1:])
+            log_facts.draw_page(parts[0], logs, picture.suffix.lower()[1:])
     if options.json_:
         print_json([each.facts for each in logs])
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("")
+    shown = table.Table(box=box.SIMPLE_HEAD)
+    shown.add_column("")
     for each in logs:
-        table.add_column(each.facts["log"], justify="right", overflow="fold")
+        shown.add_column(each.facts["log"], justify="right", overflow="fold")
     for title, cells in _rows([each.facts for each in logs]):
-        table.add_row(title, *cells)
-    show(table)
+        shown.add_row(title, *cells)
+    show(shown)
 
 
 # First lines of the table, by title.
@@ -234,15 +221,10 @@ def predict(options: _PredictOptions) -> None:
 
     No queue is simulated. `batch.predictor` of a scenario names the one that a dispatcher uses.
     """
-    from mlsim._files import expanded, is_file
-    from mlsim._runtime.work_progress import followed
-    from mlsim.analysis.job_metrics import accuracy
     from mlsim.batch.predictors.offline import predictions, read_history
-    from mlsim.scenario.section_base import installed_names, plugin_name
-    from mlsim.scenario.words import Predictor
 
-    log, known = options.log, plugin_name(Predictor, "mlsim.predictors")
-    every = [word.value for word in Predictor] + list(installed_names("mlsim.predictors"))
+    log, known = options.log, section_base.plugin_name(Predictor, "mlsim.predictors")
+    every = [word.value for word in Predictor] + list(section_base.installed_names("mlsim.predictors"))
     try:  # as the catalogue spells them
         names = [str(known.parse(name)) for name in options.predictor or ()] or every
     except ValueError as error:
@@ -252,19 +234,178 @@ def predict(options: _PredictOptions) -> None:
     with working(f"{len(names)} predictors", len(names)) as work:
         history = read_history(next(filter(is_file, places), log), options.lenient)
         run_time = history.jobs.run_time
-        rows = {name: accuracy(predictions(history, name), run_time) for name in followed(names, work)}
+        rows = {
+            name: job_metrics.accuracy(predictions(history, name), run_time)
+            for name in work_progress.followed(names, work)
+        }
     if options.json_:
         print_json({"log": str(log), "unknown_waits": history.unknown_waits, "predictors": rows})
         return
-    from mlsim.analysis.terminal_tables import accuracy_table
-
     print(f"{log}: {len(run_time):,} jobs")
     if history.unknown_waits:
         print(f"  {history.unknown_waits:,} of unknown wait, taken as if they had not waited")
-    show(accuracy_table(rows))
+    show(terminal_tables.accuracy_table(rows))
 
 
-workload = cli.CommandGroup("workload", "Generate, learn, resample, scale, convert and analyse workloads.")
+_distribution = partial(option, rich_help_panel="Distributions")
+_image = partial(option, rich_help_panel="mandelbrot")
+_spin = partial(option, rich_help_panel="psia")
+
+
+class _ProfileOptions(Options):
+    name: str = argument("As `mlsim list profiles` names it.", "PROFILE")
+    out: Path = output("File of costs to write, .npy or .csv; must not exist.", "FILE", default=cli.REQUIRED)
+    iterations: str | None = option(
+        "Iterations; all but mandelbrot and file need it.", "--iterations", "-n", "N"
+    )
+    mean: str | None = option("Mean cost, e.g. '20 ms'; scales mandelbrot, psia, file.", "TIME")
+    std: str | None = _distribution("normal, gamma, lognormal, bimodal: standard deviation.", "TIME")
+    low: str | None = _distribution("uniform, increasing, decreasing: least cost; bimodal: one mode.", "TIME")
+    high: str | None = _distribution(
+        "uniform, increasing, decreasing: largest cost; bimodal: the other mode.", "TIME"
+    )
+    share: str | None = _distribution("bimodal: share of iterations that cost high.", "0..1")
+    path: str | None = _distribution("file: the costs to read.", "FILE")
+    seed: int = _distribution("Seed of the random numbers; default 0.", "N", default=0, show_default=False)
+    size: str | None = _image("Width and height; default 1152.", "PIXELS")
+    limit: str | None = _image("Most steps of z; default 1000.", "STEPS")
+    exponent: str | None = _image("Of z^E + c; default 4.", "E")
+    window: str | None = _image("Real and imaginary parts of c; default -2,2,-2,2.", "X0,X1,Y0,Y1")
+    points: str | None = _spin("Points of the cloud; default 800000.", "N")
+    image_width: str | None = _spin("Of a spin image; default 5.", "BINS")
+    bin_size: str | None = _spin("Of the cloud's largest extent; default 0.01.", "SHARE")
+    support_angle: str | None = _spin("Largest angle between normals; default 2.", "RAD")
+    cloud_seed: str | None = _spin("Seed of the cloud; default 0.", "N")
+    scan_cost: str | None = _spin("Of looking at a point, in costs of counting one; default 0.", "SHARE")
+    unit_cost: str | None = option("mandelbrot, psia: of one step or point, not mean.", "TIME")
+    reference_speed: str = option("That costs in FLOP are divided by.", "SPEED", default="1 GFLOP/s")
+    picture: bool = option(
+        "Whether to draw the costs, into FILE's name with .png.", "--picture/--no-picture", default=True
+    )
+    json_: Json = False
+
+
+# Options that set no key of a scenario's section of costs.
+_NOT_OF_COSTS = ("name", "out", "iterations", "seed", "reference_speed", "picture", "json_")
+
+
+def profile(options: _ProfileOptions) -> None:
+    """Compute the costs of a loop's iterations, in seconds, and write them to a file.
+
+    The costs of mandelbrot and psia are counts unless --mean or --unit-cost converts them to time.
+
+    mlsim workload profile mandelbrot --size 1152 --limit 1000 --exponent 4 -o m.npy
+    """
+    out = options.out
+    if options.json_:
+        _jit.quiet()
+    costs, unit = _read_costs(options)
+    n = _length_of(costs, options.iterations)
+    speed = cli.amount("--reference-speed", options.reference_speed, field_types.RATE, positive=True)
+    if out.suffix.lower() not in (".npy", ".csv"):
+        raise InputError(f"--out {out}: a file of type '{out.suffix}'; allowed: .npy, .csv")
+    targets = [out, out.with_suffix(".png")] if options.picture else [out]
+    with new_files(targets) as partial_files:
+        simulation_demand.check_memory(
+            "--iterations", [simulation_demand.Share("--iterations", f"{n:,} iterations", n * 8)], "the costs"
+        )
+        values = iteration_costs(Request(costs, n, options.seed, speed))
+        if out.suffix.lower() == ".npy":
+            with partial_files[0].open("wb") as binary:
+                np.save(binary, values)
+        else:
+            with partial_files[0].open("w", encoding="utf-8") as file:
+                file.write("cost\n")
+                file.writelines(f"{value!r}\n" for value in values.tolist())
+        if options.picture:
+            late.load_matplotlib()
+            from mlsim.analysis import plots
+
+            window = costs.parameters.window
+            extent = (window.x_min, window.x_max, window.y_min, window.y_max)
+            image = extent if costs.profile is CostProfile.MANDELBROT else None
+            picture = plots.iteration_costs(values, _title(costs, len(values)), unit, image)
+            plots.write_picture(picture, partial_files[1])
+    _report(values, costs, unit, targets, options.json_)
+
+
+def _read_costs(options: _ProfileOptions) -> tuple[CostsConfig, str | None]:
+    """Read the options as a scenario's section of costs; also what they count, None for seconds."""
+    name, given = options.name, vars(options)
+    texts = {key: text for key, text in given.items() if key not in _NOT_OF_COSTS and text is not None}
+    values: dict[str, Any] = {
+        key: text if key == "path" else cli.value_of(text) for key, text in texts.items()
+    }
+    if (text := options.window) is not None:
+        parts = text.split(",")
+        if len(parts) != 4 or not all(part.strip() for part in parts):
+            raise InputError(f"--window {text}: allowed: four numbers X0,X1,Y0,Y1, e.g. --window=-2,2,-2,2")
+        ends = ("x_min", "x_max", "y_min", "y_max")
+        values["window"] = dict(zip(ends, map(cli.value_of, parts), strict=True))
+    unit = None
+    if name.casefold() in COUNTED and not {"mean", "unit_cost"} & set(texts):
+        values["unit_cost"] = "1 s"
+        unit = "steps of z" if name.casefold() == CostProfile.MANDELBROT else "points"
+    try:
+        costs = CostsConfig.model_validate({"profile": name, **values})
+    except ValidationError as error:
+        raise cli.option_problems(error, {"profile": ""}, skipped="parameters") from error
+    if costs.profile is CostProfile.JOB:
+        allowed = ", ".join(profile for profile in CostProfile if profile is not CostProfile.JOB)
+        raise InputError(f"{name}: its costs are made from a job's run time; allowed: {allowed}")
+    return costs, unit
+
+
+def _length_of(costs: CostsConfig, iterations: str | None) -> int:
+    """Return the number of iterations; 0 for a file, whose length is not known yet."""
+    if costs.profile in (CostProfile.FILE, CostProfile.MANDELBROT):
+        if iterations is not None:
+            decides = "the file" if costs.profile is CostProfile.FILE else "--size"
+            raise InputError(f"--iterations: not for {costs.profile}: {decides} decides how many there are")
+
+        return fixed_length(costs, None) or 0
+    if iterations is None:
+        raise InputError(f"--iterations: missing; {costs.profile} needs it, e.g. --iterations 100000")
+    try:
+        return field_types.whole(1, 1_000_000_000).parse(cli.value_of(iterations))
+    except ValueError as error:
+        raise InputError(f"--iterations: {error}") from error
+
+
+def _title(costs: CostsConfig, n: int) -> str:
+    own = costs.parameters
+    if costs.profile is CostProfile.MANDELBROT:
+        return f"mandelbrot: {round(n**0.5)}² pixels, z^{own.exponent} + c, at most {own.limit:,} steps"
+    if costs.profile is CostProfile.PSIA:
+        image = f"{own.image_width}² bins of {own.bin_size:g}, {own.support_angle:g} rad"
+        return f"psia: {own.points:,} points, {image}"
+    return f"file: {costs.path}" if costs.profile is CostProfile.FILE else str(costs.profile)
+
+
+def _report(
+    values: arrays.Floats, costs: CostsConfig, unit: str | None, written: list[Path], as_json: bool
+) -> None:
+    """Print what the costs are, and which files were written."""
+    from mlsim.analysis.plots.loop_plots import cost_facts
+
+    facts = cost_facts(values)
+    if as_json:
+        files = [str(path) for path in written]
+        print_json({"profile": costs.profile, **facts, "unit": unit or "s", "files": files})
+        return
+    print(f"{written[0]}: {len(values):,} costs, {_title(costs, len(values))}")
+    cov = "-" if facts["cov"] is None else f"{facts['cov']:.4g}"
+    numbers = "  ".join(f"{key} {facts[key]:.6g}" for key in ("mean", "std", "min", "max"))
+    print(f"  count {facts['count']}  {numbers}  ({unit or 's'})  c.o.v. {cov}")
+    if unit is not None:
+        print(
+            f"  counts of {unit}: give --mean or --unit-cost for seconds, or scale by application.costs.mean"
+        )
+    for path in written[1:]:
+        print(f"{path}: picture")
+
+
+workload = cli.CommandGroup("workload")
 for command in (
     profile,
     workload_commands.esp,

@@ -1,21 +1,28 @@
-"""``mlsim loop``: one loop alone, for one or many techniques and execution models."""
+"""``mlsim loop``, one loop alone under techniques and models; ``mlsim advise``, which of them to take."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+from rich.measure import Measurement
+
+from mlsim import analysis
+from mlsim._runtime.late import load_for_good
 from mlsim.cli import command_options as cli
-from mlsim.cli import terminal
-from mlsim.cli.command_options import Options, Overrides, argument, flag, option
-from mlsim.cli.progress import working
+from mlsim.cli.command_output import print_json, quiet, reporting, show, table_of, working
 from mlsim.errors import InputError
+from mlsim.experiment import loops, manifest, result_directories
+from mlsim.scenario import Scenario, parse_overrides, scenario_keys
+from mlsim.techniques import TECHNIQUES
 
 if TYPE_CHECKING:
-    from mlsim.experiment import LoopResult
-
+    from mlsim.experiment.advice import Advice, RecordedLoop
 
 _LOOP, _COSTS, _RESULTS = "The loop", "Costs of scheduling", "Results"
 _WIDEST = 1000
@@ -24,14 +31,14 @@ _WIDEST = 1000
 def _flag(key: str, placeholder: str, text: str, panel: str = _LOOP, *, is_read: bool = True) -> Any:
     """Declare an option that sets a key of the scenario; ``is_read`` as it is, without further rules."""
     text = f"{text} Sets {key}."
-    return option(text, placeholder, rich_help_panel=panel, key=key if is_read else "")
+    return cli.option(text, placeholder, rich_help_panel=panel, key=key if is_read else "")
 
 
 _cost = partial(_flag, panel=_COSTS)
 
 
-class _LoopOptions(Options):
-    file: Path | None = argument("Scenario file whose platform and application are taken.", default=None)
+class _LoopOptions(cli.Options):
+    file: Path | None = cli.argument("Scenario file whose platform and application are taken.", default=None)
     pes: str | None = _flag("platform.nodes", "NODESxPES", "Machine: 16x16, 8, or 4x48,6x16.", is_read=False)
     speeds: str | None = _flag(
         "platform.nodes", "SPEEDxNODES", "Relative speeds of the nodes' PEs: 1x8,0.5x8.", is_read=False
@@ -51,7 +58,7 @@ class _LoopOptions(Options):
     )
     std: str | None = _flag("application.costs.std", "TIME", "Their standard deviation.")
     costs: str | None = _flag("application.costs.path", "PATH", "Their file, for --profile file.")
-    run_time: str | None = option(
+    run_time: str | None = cli.option(
         "The job's run time that costs are made from, for profile job and for calibrate: run-time.",
         "TIME",
         rich_help_panel=_LOOP,
@@ -73,15 +80,17 @@ class _LoopOptions(Options):
     )
     latency: str | None = _cost("platform.network.latency", "TIME", "Between nodes.")
     intra_node_latency: str | None = _cost("platform.network.intra_node_latency", "TIME", "Within a node.")
-    set_: Overrides = None
-    out: Path | None = option(
+    set_: cli.Overrides = None
+    out: Path | None = cli.option(
         "Write tables and pictures into DIR, which must not exist.", "DIR", rich_help_panel=_RESULTS
     )
-    chunks: bool = option(
+    chunks: bool = cli.option(
         "Whether DIR holds every chunk.", "--chunks/--no-chunks", default=True, rich_help_panel=_RESULTS
     )
-    otf2: bool = flag("Also write an OTF2 trace: output.trace=chunks.", "--otf2", rich_help_panel=_RESULTS)
-    json_: bool = flag("Print the metrics as JSON, not as a table.", "--json", rich_help_panel=_RESULTS)
+    otf2: bool = cli.flag(
+        "Also write an OTF2 trace: output.trace=chunks.", "--otf2", rich_help_panel=_RESULTS
+    )
+    json_: bool = cli.flag("Print the metrics as JSON, not as a table.", "--json", rich_help_panel=_RESULTS)
 
 
 def loop(options: _LoopOptions) -> None:
@@ -92,24 +101,18 @@ def loop(options: _LoopOptions) -> None:
 
     mlsim loop --pes 16x16 --profile exponential --mean 1ms --iterations 100000 --technique SS,GSS
     """
-    from mlsim._runtime.late import load_for_good
-    from mlsim.experiment import choices, load_loop, loop_from_mapping, run_loops
-    from mlsim.experiment.loops import REFERENCE_SPEED, node_groups, summary, with_typical_mean
-    from mlsim.scenario import parse_overrides
-    from mlsim.scenario.scenario_keys import warnings_of
-
     file, out = options.file, options.out
     texts = [f"{key}={value}" for key, value in options.keys().items()]
     texts += ["output.trace=chunks"] * options.otf2
     machine: dict[str, object] = {}
     if options.pes is not None:
-        machine = {"platform.nodes": node_groups(options.pes, options.speeds)}
-        machine["platform.reference_speed"] = REFERENCE_SPEED
+        machine = {"platform.nodes": loops.node_groups(options.pes, options.speeds)}
+        machine["platform.reference_speed"] = loops.REFERENCE_SPEED
     elif options.speeds is not None:
         raise InputError(
             f"--speeds {options.speeds}: goes with --pes; give both, e.g. --pes 16x16 --speeds 1x8,0.5x8"
         )
-    overrides = with_typical_mean(
+    overrides = loops.with_typical_mean(
         machine | parse_overrides(texts) | parse_overrides(cli.settings(options.set_, file))
     )
     techniques, models = (
@@ -118,16 +121,20 @@ def loop(options: _LoopOptions) -> None:
     if file is None and not any(key.split(".")[0] == "platform" for key in overrides):
         raise InputError("mlsim loop: no machine; give --pes NODESxPES, e.g. --pes 16x16, or a scenario file")
     scenarios = [
-        loop_from_mapping({}, overrides | pair) if file is None else load_loop(file, overrides | pair)
-        for pair in choices(techniques, models)
+        loops.loop_from_mapping({}, overrides | pair)
+        if file is None
+        else loops.load_loop(file, overrides | pair)
+        for pair in loops.choices(techniques, models)
     ]
     if options.json_:
-        terminal.quiet()
+        quiet()
     for name, given in (("--no-chunks", not options.chunks), ("--otf2", options.otf2)):
         if given and out is None:
             raise InputError(f"{name}: nothing is written without --out; give --out DIR, or leave it out")
     # Keys that were set and that none of the loops reads.
-    lines = [{line.split()[0]: line for line in warnings_of(scenario)} for scenario in scenarios]
+    lines = [
+        {line.split()[0]: line for line in scenario_keys.warnings_of(scenario)} for scenario in scenarios
+    ]
     for key in lines[0]:
         if all(key in others for others in lines):
             print(f"mlsim: note: {lines[0][key]}", file=sys.stderr)
@@ -136,24 +143,19 @@ def loop(options: _LoopOptions) -> None:
     load_for_good(*modules, *(["polars"] if out else []))
     many = len(scenarios)
     with working("loop" if many == 1 else f"{many:,} loops", many) as work:
-        results = run_loops(
+        results = loops.run_loops(
             scenarios, run_time=run_time, chunks=options.chunks, out=out, progress=lambda _: work.advance()
         )
     if options.json_:
-        terminal.print_json(summary(results))
+        print_json(loops.summary(results))
     else:
-        _print(results, out)
+        _print_loops(results, out)
 
 
-def _print(results: list[LoopResult], out: Path | None) -> None:
+def _print_loops(results: list[loops.LoopResult], out: Path | None) -> None:
     """Print one line per loop, the shortest of several, and where results are."""
-    from rich.console import Console
-    from rich.measure import Measurement
-
-    from mlsim.analysis import best_loop, loop_seconds, loop_table
-
     facts = [result.facts for result in results]
-    table = loop_table(facts)
+    table = analysis.loop_table(facts)
     # The table is cut nowhere, even where it is wider than the terminal.
     wide = Console(width=_WIDEST)
     console = Console(width=max(Console().width, Measurement.get(wide, wide.options, table).maximum))
@@ -166,10 +168,154 @@ def _print(results: list[LoopResult], out: Path | None) -> None:
     console.print(table)
     for of in facts:
         if "selected" in of:
-            took = loop_seconds(of["selection_time"])
+            took = analysis.loop_seconds(of["selection_time"])
             print(f"{of['technique']} {of['model']}: time steps by {of['selected']}; choosing took {took}")
     if len(results) > 1:
-        best = results[best_loop(facts)]
-        print(f"* shortest: {best.label}, {loop_seconds(best.facts['t_loop'])}")
+        best = results[analysis.best_loop(facts)]
+        print(f"* shortest: {best.label}, {analysis.loop_seconds(best.facts['t_loop'])}")
     if out is not None:
         print(f"Results: {out}")
+
+
+_SHOWN = 12
+
+
+class _AdviseOptions(cli.Options):
+    source: Path = cli.argument("Scenario of a loop, or the directory of a run, simulated or real.")
+    job: int | None = cli.option("Job of the run whose loop is meant.")
+    technique: str | None = cli.option("Techniques to try, with commas. Default: all that can be used.")
+    model: str | None = cli.option("Models to try, with commas. Default: cca, dca, the current one.")
+    seeds: int = cli.option("Seeds, where anything is random.", default=5, min=1)
+    run_time: str | None = cli.option("Run time that costs of profile job are made from.")
+    calibrated: Path | None = cli.option(
+        "What handing out chunks costs: what mlsim mpi calibrate --json has printed. Default: what "
+        "the scenario says, or the record shows.",
+        "FILE",
+    )
+    set_: cli.Overrides = None
+    out: Path | None = cli.output("Write advice.json, .csv and .png; must not exist.", "DIR")
+    json_: cli.Json = False
+
+
+def advise(options: _AdviseOptions) -> None:
+    """Recommend a technique and a model for a loop, with the saving and its uncertainty, by simulation.
+
+    A record of fewer than 20 chunks per PE allows no verdict: the command prints why, and what to do instead.
+
+    mlsim advise runs/recorded --out advice
+    """
+    from mlsim.experiment import advice
+
+    source, out, run_time = options.source, options.out, options.run_time
+    overrides = parse_overrides(cli.settings(options.set_, source))
+    record = advice.recorded_loop(source, options.job) if source.is_dir() else None
+    if record is None and options.job is not None:
+        raise InputError(f"--job {options.job}: is of a run; {source} is a scenario")
+    if record is not None and run_time is not None:
+        raise InputError(f"--run-time {run_time}: the record of {source} says what iterations cost")
+    if record is not None and (unknown := advice.unknown_of(record, source)):
+        facts = advice.facts_of_unknown(unknown, record)
+        if out is not None:
+            with result_directories.complete_or_gone(out) as place:
+                manifest.write_summary(place.partial / "advice.json", facts)
+        if options.json_:
+            print_json(facts)
+        else:
+            print(f"No verdict: {unknown['reason']}.\nInstead: {unknown['instead']}.")
+        return
+    with (
+        nullcontext(partial(loops.load_loop, source)) if record is None else advice.maker_of(record) as make,
+        result_directories.complete_or_gone(out) if out is not None else nullcontext() as place,
+    ):
+        with reporting("choices of a technique") as progress:
+            found = advice.advise(
+                lambda changes: make({**overrides, **changes}),
+                cli.listed(options.technique) or list(TECHNIQUES),
+                cli.listed(options.model) or ["cca", "dca"],
+                named=options.technique is not None,
+                seeds=options.seeds,
+                run_time=cli.time_of("--run-time", run_time),
+                charge=_charge(options, lambda: make(overrides)),
+                tell=progress,
+            )
+        if place is not None:
+            advice.write_advice(place, found, record, f"{source.name}: choices of a technique")
+    if options.json_:
+        print_json(advice.facts_of(found, record))
+    else:
+        _print_advice(found, record)
+
+
+def _charge(
+    options: _AdviseOptions, make: Callable[[], Scenario]
+) -> Callable[[str, str], Mapping[str, object]]:
+    """Return a function from technique and model to keys with a machine's measured costs, if any."""
+    if options.calibrated is None:
+        return lambda _technique, _model: {}
+    from mlsim.cosim.simulation import loop_cost_sums
+    from mlsim.mpi.real_validation import keys_of, read_machine
+
+    machine = read_machine(options.calibrated)
+    costs = loop_cost_sums(make(), cli.time_of("--run-time", options.run_time))
+    mean = costs.total / max(costs.n, 1)
+    return lambda technique, model: keys_of(machine, technique, model, mean)
+
+
+def _print_advice(advice: Advice, record: RecordedLoop | None) -> None:
+    first = advice.choices[:_SHOWN]
+    rows = [
+        (
+            choice.technique,
+            choice.model,
+            *(
+                analysis.loop_seconds(value)
+                for value in (choice.mean, min(choice.t_loop), max(choice.t_loop))
+            ),
+            f"{choice.mean / advice.static.mean:.3f}",
+            f"{choice.mean / advice.now.mean:.3f}",
+            f"{choice.as_good:.0%}",
+            f"{choice.chunks:,}",
+        )
+        for choice in [*first, *(one for one in (advice.now, advice.static) if one not in first)]
+    ]
+    titles = ("technique", "model", "T_loop", "least", "largest", "/ STATIC", "/ now", "as good", "chunks")
+    show(table_of(titles, rows, left=("technique", "model")))
+    if len(advice.choices) > len(first):
+        print(f"... of {len(advice.choices)} choices; --json has all")
+    for line in _sentences(advice, record):
+        print(line)
+
+
+def _sentences(advice: Advice, record: RecordedLoop | None) -> list[str]:
+    """Return the recommendation and its uncertainty, in sentences."""
+    best, now, static = advice.best, advice.now, advice.static
+    lines = []
+    if record is not None:
+        error = now.t_loop[0] / record.t_loop - 1.0
+        what = "took" if record.measured else "simulated"
+        lines.append(
+            f"The record: {now.label}, {record.chunks:,} chunks, {what} {record.t_loop:.6g} s; "
+            f"simulated from what it shows {now.t_loop[0]:.6g} s ({error:+.1%})."
+        )
+    if best is now:
+        lines.append(f"Recommended: keep {now.label}; no choice is more than 1 % better.")
+    else:
+        of_static = "" if static is now else f", {1.0 - best.mean / static.mean:.1%} less than {static.label}"
+        lines.append(
+            f"Recommended: {best.label}, {analysis.loop_seconds(best.mean)} "
+            f"({1.0 - best.mean / now.mean:.1%} less than the current {now.label}{of_static})."
+        )
+    many = len(advice.variations)
+    seeds = len({one.seed for one in advice.variations})
+    factors = ", ".join(f"{factor:g}" for factor in sorted({one.factor for one in advice.variations}))
+    spread = f", costs of handing out x {factors}" if "," in factors else ""
+    lines.append(
+        f"Within 1 % of the best in {round(best.as_good * many)} of {many} simulations ({seeds} "
+        f"{'seed' if seeds == 1 else 'seeds'}{spread})."
+    )
+    if record is not None and best is not now:
+        lines.append(f"On this record it would have saved {record.t_loop - best.mean:.4g} s.")
+    if advice.left_out:
+        names = dict.fromkeys(label.split()[0] for label in advice.left_out)
+        lines.append(f"Left out, as they need parameters: {', '.join(names)}; --technique NAME prints which.")
+    return lines

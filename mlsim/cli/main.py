@@ -1,7 +1,5 @@
 """Entry point of ``mlsim``: executes a command, and ends the process on its errors and on signals."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import signal
@@ -9,20 +7,14 @@ import sys
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from mlsim._runtime.late import importing
-from mlsim._runtime.memory import start_no_threads, without_colours
-from mlsim._runtime.places import remove_unfinished
-from mlsim._runtime.processes import postponed
-from mlsim.cli.terminal import finish, prepare
+from mlsim._runtime import late, memory, places, processes
+from mlsim.cli.command_output import finish, prepare
 from mlsim.errors import DEBUG, SIGNALS, MlsimError, StoppedError, printable, sentence_of
 
-if TYPE_CHECKING:
-    import typer
-
-    app: typer.Typer
-    """All commands."""
+app: Any
+"""All commands, as a Typer program."""
 
 
 def __getattr__(name: str) -> Any:
@@ -30,22 +22,18 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from mlsim.cli.commands import program
 
-    globals()["app"] = program()
+    globals()["app"] = program(())
     return globals()["app"]
 
 
 def _run() -> None:
-    """Execute the command line, with one command only where it is clear which; Typer ends with SystemExit."""
-    start_no_threads()
-    without_colours()
-    with importing():
-        from typer.main import get_command
+    """Execute the command line; Typer ends with SystemExit."""
+    memory.start_no_threads()
+    memory.without_colours()
+    with late.importing():
+        from mlsim.cli.commands import program
 
-        from mlsim.cli.commands import COMMANDS, program
-
-        words = [word for word in sys.argv[1:] if word != "--debug"]
-        names = () if words == ["--version"] else words[:1] if words and words[0] in COMMANDS else COMMANDS
-        command = get_command(program(names))
+        command = program(())
     command()
 
 
@@ -118,7 +106,7 @@ def _on_signals(handler: Any) -> None:
 
 
 def _stop(number: int, _: Any) -> None:
-    if postponed.takes(number):  # for at most as long as the other thread waits
+    if processes.postponed.takes(number):  # for at most as long as the other thread waits
         return
     SIGNALS.append(number)
     if _ends_now.is_set():  # the other thread is about to end the process
@@ -159,7 +147,7 @@ def _end_if_stuck(reading: int) -> None:
         number = os.read(reading, 1)[0]
         if signal.getsignal(number) is _stop and _is_stuck():
             _ends_now.set()
-            remove_unfinished()
+            places.remove_unfinished()
             if sys.stderr.isatty():
                 sys.stderr.write("\r\x1b[K\x1b[?25h")  # show the cursor, which progress bars hide
             print(_INTERRUPTED, file=sys.stderr)

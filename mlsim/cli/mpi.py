@@ -1,26 +1,24 @@
 """``mlsim mpi``: real runs on MPI, and how they compare with simulated ones."""
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import nullcontext
 from itertools import product, starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
 import typer
 
+from mlsim import analysis, experiment
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_options import Json, Options, Overrides, argument, flag, option, output
-from mlsim.cli.terminal import print_json, show, table_of
+from mlsim.cli.command_output import print_json, show, table_of
 from mlsim.errors import InputError
+from mlsim.experiment.result_directories import check_target, complete_or_gone
+from mlsim.mpi import launch, loop_options
+from mlsim.scenario import Scenario, field_types, parse_overrides, scenario_keys, technique_section
 
-if TYPE_CHECKING:
-    from mlsim.scenario import Scenario
-
-
-mpi = cli.CommandGroup("mpi", "Run loops for real, on MPI.")
+mpi = cli.CommandGroup("mpi")
 Launcher = Annotated[
     list[str] | None,
     typer.Argument(
@@ -31,20 +29,20 @@ Launcher = Annotated[
 ]
 
 
-class _RunOptions(Options):
-    scenario: Path = argument("Scenario whose loop is executed.")
+class _RunOptions(cli.Options):
+    scenario: Path = cli.argument("Scenario whose loop is executed.")
     launcher: Launcher = None
-    ranks: int | None = option("Ranks. Default: the PEs of the platform.", "--ranks", "-n", min=1)
-    out: Path | None = output("Record, and write a run directory, which must not exist.", "DIR")
-    work: str = option(
+    ranks: int | None = cli.option("Ranks. Default: the PEs of the platform.", "--ranks", "-n", min=1)
+    out: Path | None = cli.output("Record, and write a run directory, which must not exist.", "DIR")
+    work: str = cli.option(
         "compute: mandelbrot and psia compute; other profiles, and all with sleep or spin, pass the "
         "time that iterations cost.",
         default="compute",
     )
-    repetitions: int = option("Number of executions of the loop.", default=1, min=1)
-    check: bool = flag("Compare with a serial execution.", "--check")
-    json_: Json = False
-    set_: Overrides = None
+    repetitions: int = cli.option("Number of executions of the loop.", default=1, min=1)
+    check: bool = cli.flag("Compare with a serial execution.", "--check")
+    json_: cli.Json = False
+    set_: cli.Overrides = None
 
 
 @mpi.command()
@@ -53,32 +51,26 @@ def run(options: _RunOptions) -> None:
 
     mlsim mpi run scenarios/mpi/mandelbrot.yaml -- mpiexec -n 4
     """
-    from mlsim.experiment import load_loop
-    from mlsim.experiment.result_directories import check_target
-    from mlsim.mpi.launch import launch, launcher_of
-    from mlsim.mpi.loop_options import MODELS, RUN_KEYS, check_scenario, check_set
-    from mlsim.scenario import parse_overrides
-
     scenario, out, work, repetitions = options.scenario, options.out, options.work, options.repetitions
     if work not in ("compute", "sleep", "spin"):
         raise InputError(f"--work {work}; allowed: compute, sleep, spin")
     _check_ranks(options.launcher, options.ranks)
     texts = cli.settings(options.set_, scenario)
     overrides = parse_overrides(texts)
-    loop = load_loop(scenario, overrides)
-    check_scenario(loop)
+    loop = experiment.load_loop(scenario, overrides)
+    loop_options.check_scenario(loop)
     if out is not None and repetitions == 1:
         check_target(out)
     model = str(loop.application.execution.model)
-    if model not in MODELS:
+    if model not in loop_options.MODELS:
         raise InputError(
             f"{scenario}: application.execution.model: {model} cannot be run on MPI; allowed: "
-            f"{', '.join(MODELS)}"
+            f"{', '.join(loop_options.MODELS)}"
         )
     profile = loop.application.costs.profile.value
     computes = work == "compute" and profile in ("mandelbrot", "psia")
-    check_set(overrides, RUN_KEYS, "mlsim mpi run", computes)
-    _note_unread(loop, RUN_KEYS, repetitions)
+    loop_options.check_set(overrides, loop_options.RUN_KEYS, "mlsim mpi run", computes)
+    _note_unread(loop, loop_options.RUN_KEYS, repetitions)
     program = ["-m", f"mlsim.mpi.apps.{profile if computes else 'synthetic'}", "--scenario", str(scenario)]
     program += [word for text in texts for word in ("--set", text)]
     program += [] if computes else ["--work", "sleep" if work == "compute" else work]
@@ -86,7 +78,7 @@ def run(options: _RunOptions) -> None:
     program += ["--trace", str(out)] if out is not None else []
     program += ["--check"] * options.check + ["--json"] * options.json_
     pes = sum(group.count * (loop.application.pes_per_node or group.cores) for group in loop.platform.nodes)
-    launch(launcher_of(options.launcher or [], options.ranks or pes), program)
+    launch.launch(launch.launcher_of(options.launcher or [], options.ranks or pes), program)
     if out is not None and not options.json_:
         print(f"Results: {out}")
 
@@ -102,12 +94,9 @@ def _check_ranks(launcher: list[str] | None, ranks: int | None) -> None:
 
 def _note_unread(loop: Scenario, read: tuple[str, ...], repetitions: int = 1) -> None:
     """Print notes on keys of a file that only a simulation reads, or nothing does."""
-    from mlsim.mpi.loop_options import left_aside
-    from mlsim.scenario.scenario_keys import warnings_of
-
-    keys = left_aside(loop, read)
+    keys = loop_options.left_aside(loop, read)
     notes = [f"a real run does not read {', '.join(keys)}"] if keys else []
-    for note in (*notes, *warnings_of(loop, repetitions=repetitions)):
+    for note in (*notes, *scenario_keys.warnings_of(loop, repetitions=repetitions)):
         print(f"mlsim: note: {note}", file=sys.stderr)
 
 
@@ -115,13 +104,13 @@ def _note_unread(loop: Scenario, read: tuple[str, ...], repetitions: int = 1) ->
 def calibrate(
     launcher: Launcher = None,
     ranks: Annotated[int | None, typer.Option("--ranks", "-n", min=1, help="Ranks. Default: 2.")] = None,
-    json_: Json = False,
+    json_: cli.Json = False,
 ) -> None:
     """Measure what messages, atomics and chunk calculations cost here."""
-    from mlsim.mpi.launch import launch, launcher_of
-
     _check_ranks(launcher, ranks)
-    printed = launch(launcher_of(launcher or [], ranks or 2), ["-m", "mlsim.mpi.calibrate"], quiet=True)
+    printed = launch.launch(
+        launch.launcher_of(launcher or [], ranks or 2), ["-m", "mlsim.mpi.calibrate"], quiet=True
+    )
     measured = json.loads(printed.strip().splitlines()[-1])
     if json_:
         print_json(measured)
@@ -145,14 +134,16 @@ _MEASURED = {
 
 def _print_machine(measured: dict[str, float | int | str]) -> None:
     """Print what ``mlsim mpi calibrate`` has measured."""
-    from mlsim.analysis.terminal_tables import loop_seconds
-
     machines = measured["machines"]
     print(
         f"{' '.join(str(measured['library']).split())}: {measured['ranks']} ranks on {machines} "
         f"{'machine' if machines == 1 else 'machines'}"
     )
-    rows = [(text, loop_seconds(float(measured[key]))) for key, text in _MEASURED.items() if key in measured]
+    rows = [
+        (text, analysis.loop_seconds(float(measured[key])))
+        for key, text in _MEASURED.items()
+        if key in measured
+    ]
     if "bandwidth" in measured:
         rows.append(("bandwidth", f"{float(measured['bandwidth']) / 1e9:.2f} GB/s"))
     show(table_of(("what", "time"), rows, left=("what", "time")))
@@ -174,80 +165,77 @@ _DEFAULT = {
 }
 
 
-class _ValidateOptions(Options):
-    scenario: Path | None = argument(
+class _ValidateOptions(cli.Options):
+    scenario: Path | None = cli.argument(
         "Scenario whose iteration costs and loop options are taken. Default: 1,600 of 4 ms, exponential.",
         default=None,
     )
     launcher: Launcher = None
-    techniques: str = option("Techniques, with commas.", "--technique", default="STATIC,GSS,TSS,FAC2,FISS,AF")
-    models: str = option("Models, with commas.", "--model", default="cca,dca,hdca")
-    delays: str | None = option(
+    techniques: str = cli.option(
+        "Techniques, with commas.", "--technique", default="STATIC,GSS,TSS,FAC2,FISS,AF"
+    )
+    models: str = cli.option("Models, with commas.", "--model", default="cca,dca,hdca")
+    delays: str | None = cli.option(
         "Injected delays, with commas: 0,10us,100us. Default: the scenario's.", "--delay"
     )
-    ranks: int = option("Ranks.", "--ranks", "-n", default=8, min=1)
-    ranks_per_node: int | None = option("Ranks that count as a node, for models of two levels.", min=1)
-    repetitions: int = option(
+    ranks: int = cli.option("Ranks.", "--ranks", "-n", default=8, min=1)
+    ranks_per_node: int | None = cli.option("Ranks that count as a node, for models of two levels.", min=1)
+    repetitions: int = cli.option(
         "Executions of each loop, up to 16 times as many where times differ; the mean of the "
         "middle half counts.",
         default=15,
         min=1,
     )
-    spin: bool | None = option(
+    spin: bool | None = cli.option(
         "Iterations compute, or sleep. Default: they compute if each rank has a core.", "--spin/--sleep"
     )
-    others: list[str] | None = option(
+    others: list[str] | None = cli.option(
         "Another option of the loops, such as pieces=0.", "--option", "NAME=VALUE"
     )
-    out: Path | None = output("Write table.md, loops.json, loops.png; must not exist.", "DIR")
-    set_: Overrides = None
+    out: Path | None = cli.output("Write table.md, loops.json, loops.png; must not exist.", "DIR")
+    set_: cli.Overrides = None
 
 
 @mpi.command()
 def validate(options: _ValidateOptions) -> None:
     """Execute loops for real, simulate them with measured costs, and compare."""
-    import numpy as np
-
     from mlsim.cosim.simulation import loop_costs
-    from mlsim.experiment import load_loop, loop_from_mapping
-    from mlsim.experiment.result_directories import complete_or_gone
     from mlsim.mpi import real_validation
-    from mlsim.mpi.launch import launcher_of
-    from mlsim.mpi.loop_options import MODELS, VALIDATE_KEYS, check_set, loop_options
-    from mlsim.scenario import parse_overrides
-    from mlsim.scenario.field_types import TIME
-    from mlsim.scenario.technique_section import TWO_LEVELS
 
     file, out, ranks = options.scenario, options.out, options.ranks
     overrides = parse_overrides(cli.settings(options.set_, file))
-    check_set(overrides, VALIDATE_KEYS, "mlsim mpi validate")
-    loop = load_loop(file, overrides) if file else loop_from_mapping(_DEFAULT, overrides)
+    loop_options.check_set(overrides, loop_options.VALIDATE_KEYS, "mlsim mpi validate")
+    loop = (
+        experiment.load_loop(file, overrides) if file else experiment.loop_from_mapping(_DEFAULT, overrides)
+    )
     others = parse_overrides(options.others or [])
     for name in others:
         if name in _OWN_OPTIONS:
             raise InputError(f"--option {name}: give {_OWN_OPTIONS[name]}")
     models = cli.listed(options.models)
-    if options.ranks_per_node is not None and not any(MODELS.get(model) in TWO_LEVELS for model in models):
+    if options.ranks_per_node is not None and not any(
+        loop_options.MODELS.get(model) in technique_section.TWO_LEVELS for model in models
+    ):
         raise InputError(
             f"--ranks-per-node {options.ranks_per_node}: only models of two levels read it, and --model is "
             f"{options.models}"
         )
     delays = [loop.application.execution.injected_delay]
     if options.delays is not None:
-        delays = [cli.amount("--delay", text, TIME) for text in cli.listed(options.delays)]
+        delays = [cli.amount("--delay", text, field_types.TIME) for text in cli.listed(options.delays)]
     of = product(cli.listed(options.techniques), models, delays)
     pairs = list(starmap(real_validation.Pair, of))
-    _note_unread(loop, (*VALIDATE_KEYS, "application.technique", "application.execution.model"))
+    _note_unread(loop, (*loop_options.VALIDATE_KEYS, "application.technique", "application.execution.model"))
     with complete_or_gone(out) if out is not None else nullcontext() as place:
         rows, machine = real_validation.validate(
-            launcher_of(options.launcher or [], ranks),
+            launch.launcher_of(options.launcher or [], ranks),
             ranks,
             np.diff(loop_costs(loop)),
             pairs,
             repetitions=options.repetitions,
             ranks_per_node=options.ranks_per_node,
             spins=options.spin,
-            options=lambda model: {**loop_options(loop, model), **others},
+            options=lambda model: {**loop_options.loop_options(loop, model), **others},
         )
         if place is not None:
             real_validation.write_comparison(place, rows, machine, loop.name)

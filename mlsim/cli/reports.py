@@ -1,64 +1,62 @@
-"""``mlsim compare``, ``metrics``, ``report`` and ``plot``."""
-
-from __future__ import annotations
+"""``mlsim compare``, ``metrics``, ``report`` and ``plot``, of runs; ``mlsim trace``, of OTF2 traces."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any, Literal
 
-from mlsim.cli.command_options import Json, Labels, Options, Runs, Tau, Tolerance, argument, option, output
-from mlsim.cli.new_files import new_files
-from mlsim.cli.terminal import print_json
+import typer
+from rich.console import Console
+
+from mlsim import traces
+from mlsim.analysis import summary_table, terminal_tables
+from mlsim.cli import command_options as cli
+from mlsim.cli.command_output import new_files, print_json, working
 from mlsim.errors import InputError
-
-if TYPE_CHECKING:
-    from mlsim.experiment.stored_runs import RunMetrics
+from mlsim.experiment import comparison, manifest, result_directories, stored_runs
 
 
-class _CompareOptions(Options):
-    runs: list[Path] = argument(
+class _CompareOptions(cli.Options):
+    runs: list[Path] = cli.argument(
         "Directories of runs (`mlsim run --out`); the first is what others are compared with.", "RUN RUN..."
     )
-    labels: Labels = None
-    pictures: Path | None = option("Draw pictures (PNG and PDF) into DIR, which must not exist.", "DIR")
-    out: Path | None = output(
+    labels: cli.Labels = None
+    pictures: Path | None = cli.option("Draw pictures (PNG and PDF) into DIR, which must not exist.", "DIR")
+    out: Path | None = cli.output(
         "Write tables, pairs of jobs and pictures into DIR, which must not exist.", "DIR"
     )
-    json_: Json = False
-    tau: Tau = 10.0
-    tolerance: Tolerance = 0.01
+    json_: cli.Json = False
+    tau: cli.Tau = 10.0
+    tolerance: cli.Tolerance = 0.01
 
 
 def compare(options: _CompareOptions) -> None:
     """Compare RUNs with the first: metrics with differences and which is better, jobs in pairs, pictures."""
-    from rich.console import Console
-
     from mlsim.analysis.run_comparison import comparison_table, differences_table, pairs_table
-    from mlsim.experiment.comparison import compare as compare_runs
-    from mlsim.experiment.result_directories import check_target
 
     targets = [target for target in (options.pictures, options.out) if target is not None]
     for target in targets:
-        check_target(target)
-    comparison = compare_runs(
+        result_directories.check_target(target)
+    found = comparison.compare(
         *options.runs, labels=_names(options.labels), tau=options.tau, tolerance=options.tolerance
     )
     if options.pictures is not None:
-        comparison.draw(options.pictures)
+        found.draw(options.pictures)
     if options.out is not None:
-        comparison.write(options.out)
+        found.write(options.out)
     if options.json_:
-        print_json(comparison.to_dict())
+        print_json(found.to_dict())
         return
     console = Console()
-    if comparison.differences:
-        console.print(differences_table(comparison.labels, comparison.differences))
+    if found.differences:
+        console.print(differences_table(found.labels, found.differences))
         console.print()
-    console.print(comparison_table(comparison.labels, comparison.metrics, comparison.tolerance))
-    console.print(pairs_table(comparison.labels, comparison.pairs))
-    for note in comparison.notes:
+    console.print(comparison_table(found.labels, found.metrics, found.tolerance))
+    console.print(pairs_table(found.labels, found.pairs))
+    for note in found.notes:
         console.print(f"\nNote: {note}", style="yellow", highlight=False)
-    if not all(len(run.records.passes.time) for run in comparison.runs):
+    if not all(len(run.records.passes.time) for run in found.runs):
         console.print("\nPass times by queue length need runs with --set output.passes=on.", style="dim")
     for target in targets:
         print(f"Written: {target}  ({', '.join(sorted(path.name for path in target.iterdir()))})")
@@ -71,33 +69,31 @@ def _names(labels: str | None) -> list[str] | None:
 Grouping = Literal["class", "size", "user", "group", "executable", "queue", "partition", "qos", "week"]
 
 
-class _MetricsOptions(Options):
-    runs: Runs
-    by: Grouping | None = option("Break jobs down by this, instead of the overview.")
-    json_: Json = False
-    csv: Path | None = option(
+class _MetricsOptions(cli.Options):
+    runs: cli.Runs
+    by: Grouping | None = cli.option("Break jobs down by this, instead of the overview.")
+    json_: cli.Json = False
+    csv: Path | None = cli.option(
         "Also write CSV: one row a run, or one a group with --by; must not exist.", "FILE"
     )
-    tau: Tau = 10.0
+    tau: cli.Tau = 10.0
 
 
 def metrics(options: _MetricsOptions) -> None:
     """Print the metrics of RUNs: aggregates, slowdowns in bins, breakdowns, weeks, pass times."""
     import polars as pl
 
-    from mlsim.experiment.stored_runs import find_runs, measure_run, name_runs, read_run
-
-    by, csv, found = options.by, options.csv, find_runs(options.runs)
+    by, csv, found = options.by, options.csv, stored_runs.find_runs(options.runs)
     measured: list[dict[str, Any]] = []
     rows = []
     # What cannot be written is refused before anything is printed.
     with new_files([] if csv is None else [csv]) as files:
-        for directory, label in zip(found, name_runs(found), strict=True):
+        for directory, label in zip(found, stored_runs.name_runs(found), strict=True):
             # One run is in memory at a time.
-            stored = read_run(directory, label)
+            stored = stored_runs.read_run(directory, label)
             if stored.note:
                 print(f"mlsim: note: {stored.note}", file=sys.stderr)
-            result = measure_run(stored, by, options.tau)
+            result = stored_runs.measure_run(stored, by, options.tau)
             rows.append(result.rows())
             if options.json_:
                 measured.append(result.to_dict())
@@ -112,49 +108,42 @@ def metrics(options: _MetricsOptions) -> None:
         print(f"Written: {csv}")
 
 
-def _print_metrics(result: RunMetrics, many: bool) -> None:
-    from rich.console import Console
-
-    from mlsim.analysis import summary_table
-    from mlsim.analysis.terminal_tables import breakdown_table, metrics_table
-
+def _print_metrics(result: stored_runs.RunMetrics, many: bool) -> None:
     console = Console()
     if result.groups is not None and result.by is not None:
         console.print(f"[bold]{result.run.label}[/bold]", highlight=False)
-        console.print(breakdown_table(result.groups, result.by))
+        console.print(terminal_tables.breakdown_table(result.groups, result.by))
         console.print()
         return
     if many:
         console.rule(result.run.label, align="left")
     console.print(summary_table(result.summary))
     console.print()
-    console.print(metrics_table(result.summary, result.by_class, result.pass_times))
+    console.print(terminal_tables.metrics_table(result.summary, result.by_class, result.pass_times))
 
 
-class _ReportOptions(Options):
-    runs: list[Path] = argument(
+class _ReportOptions(cli.Options):
+    runs: list[Path] = cli.argument(
         "Directories of runs, loops or studies; further runs are compared with the first.", "RUN..."
     )
-    out: Path = output("The page; must not exist.", "FILE", default=Path("report.html"))
-    labels: Labels = None
-    most_runs: int = option(
+    out: Path = cli.output("The page; must not exist.", "FILE", default=Path("report.html"))
+    labels: cli.Labels = None
+    most_runs: int = cli.option(
         "So many runs are shown in full, others compared.", "--runs", "N", default=12, min=1
     )
-    chunks: int = option(
+    chunks: int = cli.option(
         "So many chunks of a run go into the page: those of the jobs whose PEs lost most time.",
         "N",
         default=300_000,
         min=0,
     )
-    tolerance: Tolerance = 0.01
+    tolerance: cli.Tolerance = 0.01
 
 
 def report(options: _ReportOptions) -> None:
     """Write a page on RUNs: summary, jobs, Gantt chart, loops, utilization, waits, comparison; no network."""
-    from mlsim.experiment.comparison import make_page
-
     with new_files([options.out]) as (partial,):
-        text = make_page(
+        text = comparison.make_page(
             options.runs,
             labels=_names(options.labels),
             most_runs=options.most_runs,
@@ -182,23 +171,22 @@ PlotKind = Literal[
 ]
 
 
-class _PlotOptions(Options):
-    kind: PlotKind = argument("What to draw.")
-    runs: list[Path] = argument("Directories of runs or loops.", "RUN...")
-    out: Path | None = output(
+class _PlotOptions(cli.Options):
+    kind: PlotKind = cli.argument("What to draw.")
+    runs: list[Path] = cli.argument("Directories of runs or loops.", "RUN...")
+    out: Path | None = cli.output(
         "The figure: .png, .svg or .pdf; must not exist.", "FILE", show_default="KIND.pdf"
     )
-    labels: Labels = None
-    width: float = option("Width in mm; a column of a paper has 85.", default=85.0, min=30, max=500)
-    height: float | None = option("Height in mm.", show_default="one that suits", min=20, max=500)
-    job: int | None = option("Whose loop is drawn.", show_default="the job whose PEs lost most time")
-    tau: Tau = 10.0
+    labels: cli.Labels = None
+    width: float = cli.option("Width in mm; a column of a paper has 85.", default=85.0, min=30, max=500)
+    height: float | None = cli.option("Height in mm.", show_default="one that suits", min=20, max=500)
+    job: int | None = cli.option("Whose loop is drawn.", show_default="the job whose PEs lost most time")
+    tau: cli.Tau = 10.0
 
 
 def plot(options: _PlotOptions) -> None:
     """Draw KIND of RUNs for a paper: PNG, SVG or PDF, legible at the width of a column."""
     from mlsim.analysis.plots.chart_style import figures, write_figure
-    from mlsim.experiment.comparison import read_for_plot
 
     kind, job = options.kind, options.job
     target, what = options.out or Path(f"{kind}.pdf"), figures()[kind]
@@ -208,10 +196,169 @@ def plot(options: _PlotOptions) -> None:
         loops = ", ".join(name for name, other in figures().items() if other.of_loops)
         raise InputError(f"--job: {kind} is not of one loop; it is for {loops}")
     with new_files([target]) as (partial,):
-        found = read_for_plot(options.runs, _names(options.labels), of_loops=what.of_loops, job=job)
+        found = comparison.read_for_plot(
+            options.runs, _names(options.labels), of_loops=what.of_loops, job=job
+        )
         if what.is_single and len(found) > 1:
             raise InputError(
                 f"{kind} shows one run; found {len(found)}: {', '.join(found)}. Name one of them"
             )
         write_figure(what.draw(found, options.width, options.height, options.tau), partial)
     print(f"Written: {target}  ({what.meaning})")
+
+
+trace = cli.CommandGroup("trace")
+
+_Trace = Annotated[
+    Path, typer.Argument(metavar="TRACE", help="A run, the directory of a trace, or its anchor (*.otf2).")
+]
+_MOST_PROBLEMS = 100
+
+
+@trace.command()
+def info(
+    path: _Trace,
+    json_: cli.Json = False,
+    regions: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N longest regions.")] = 10,
+) -> None:
+    """Show the content of TRACE: events by kind, regions with their times, messages, locations, bytes."""
+    with _readable(path) as (anchor, opened):
+        found = traces.survey(opened, anchor)
+    if json_:
+        times = {name: vars(times) for name, times in found.regions.items()}
+        print_json(vars(found) | {"events": dict(found.events), "regions": times})
+    else:
+        _print_survey(anchor, found, regions)
+
+
+def _print_survey(anchor: Path, found: traces.Survey, most: int) -> None:
+    each = found.bytes / found.total if found.total else 0.0
+    rows = {
+        "written by": found.creator or "-",
+        "of": found.machine or "-",
+        "length": f"{found.length:.9g} s, {found.resolution:,} ticks a second",
+        "events": f"{found.total:,}, {each:.1f} bytes each with definitions",
+        "locations": ", ".join(f"{many:,} {kind}" for kind, many in found.locations.items()),
+        "processes": f"{found.processes:,}",
+        "messages": f"{found.sent:,}, {found.sent_bytes:,} bytes",
+        "metrics": ", ".join(found.metrics) or "-",
+    }
+    print(f"{anchor}")
+    for name, text in rows.items():
+        print(f"  {name:<12}{text}")
+    for kind, many in sorted(found.events.items(), key=lambda item: (-item[1], item[0])):
+        print(f"  {many:>12,}  {kind}")
+    longest = sorted(found.regions.items(), key=lambda item: (-item[1].inclusive, item[0]))[:most]
+    if longest:
+        print(f"  {'visits':>12}  {'inclusive (s)':>15}  {'exclusive (s)':>15}  region")
+        for name, times in longest:
+            print(f"  {times.visits:>12,}  {times.inclusive:>15.6f}  {times.exclusive:>15.6f}  {name}")
+
+
+@trace.command()
+def check(path: _Trace) -> None:
+    """Check TRACE: times that go back, enters, leaves and messages that do not match.
+
+    Says each with its place and time; ends with 1 if there is anything.
+    """
+    many = 0
+    with _readable(path) as (anchor, opened):
+        for problem in traces.problems_of(opened):
+            many += 1
+            if many <= _MOST_PROBLEMS:
+                print(problem)
+    if many > _MOST_PROBLEMS:
+        print(f"... and {many - _MOST_PROBLEMS:,} more")
+    print(f"{anchor}: {f'{many:,} problems' if many else 'no problem'}", file=sys.stderr)
+    if many:
+        raise typer.Exit(1)
+
+
+@trace.command()
+def convert(
+    path: _Trace,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="File to write: .json or .json.gz (Chrome's trace events; Perfetto opens it), .parquet "
+            "(a row an event); with --for a directory. Must not exist.",
+        ),
+    ],
+    reader: Annotated[
+        Literal["pipit"] | None,
+        typer.Option(
+            "--for",
+            metavar="READER",
+            help="Write an OTF2 trace for this reader: pipit sorts events by their times alone, so events of "
+            "a row at the same time are moved apart, by 1 ns each.",
+        ),
+    ] = None,
+) -> None:
+    """Write TRACE in another format, by the name of FILE, or for another reader."""
+    if reader is not None:
+        _write_trace(path, out, traces.move_apart)
+        return
+    if not out.name.endswith(tuple(traces.FORMATS)):
+        allowed = ", ".join(f"{suffix} ({words})" for suffix, (words, _) in traces.FORMATS.items())
+        raise InputError(f"--out {out}: no format for this name; allowed: {allowed}")
+    with new_files([out]) as (partial,), _readable(path) as (_, opened):
+        traces.convert(opened, partial)
+
+
+def _write_trace(path: Path, out: Path, write: Callable[[Any, Path], int]) -> None:
+    """Write a trace made from another one into a new directory."""
+    with result_directories.reserved(out) as place, result_directories.writing(out, place.partial):
+        with _readable(path) as (_, opened):
+            events = write(opened, place.partial)
+        place.keep(manifest=False)
+    print(f"{out}: {events:,} events")
+
+
+class _CutOptions(cli.Options):
+    path: _Trace
+    out: Path = cli.output("Directory of the new trace; must not exist.", "DIR", default=cli.REQUIRED)
+    begin: str | None = cli.option("Where it begins, e.g. '2 h'.", "--from", "TIME", show_default="0 s")
+    end: str | None = cli.option("Where it ends.", "--to", "TIME", show_default="the trace's end")
+    jobs: str | None = cli.option("Only these jobs, by their numbers.", "N,N...")
+
+
+@trace.command()
+def cut(options: _CutOptions) -> None:
+    """Write a part of TRACE as a trace: a span of time, some of the jobs."""
+    jobs = cli.listed(options.jobs)
+    begin = cli.time_of(f"--from {options.begin}", options.begin, positive=False)
+    end = cli.time_of(f"--to {options.end}", options.end, positive=False)
+    if begin is None and end is None and not jobs:
+        raise InputError("nothing to cut; give --from, --to or --jobs")
+
+    def write(opened: Any, place: Path) -> int:
+        return traces.cut(opened, place, begin=begin, end=end, jobs=jobs)
+
+    _write_trace(options.path, options.out, write)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[tuple[Path, Any]]:
+    """Open a trace that is as the run wrote it, or that was read to its end by another process."""
+    anchor = traces.anchor_of(path)
+    with working("checking files"):
+        if not _vouched(anchor):
+            traces.trace_reader.check_apart(anchor)
+    with traces.opened(anchor) as reader, working("trace"):
+        yield anchor, reader
+
+
+def _vouched(anchor: Path) -> bool:
+    """Whether a run's manifest has the checksums of the trace; InputError if one is wrong."""
+    run, inside = anchor.resolve().parent.parent, f"{anchor.resolve().parent.name}/"
+    if not (run / manifest.MANIFEST).is_file():
+        return False
+    found = manifest.verify(run)
+    for name in (*found.damaged, *found.missing):
+        if name.startswith(inside):
+            how = "is missing" if name in found.missing else "is not what the run wrote"
+            raise InputError(f"{run / name}: {how}. Run the scenario again.")
+    return not any(name.startswith(inside) for name in found.foreign)

@@ -1,28 +1,25 @@
 """``mlsim study``: loops or runs under every combination of some choices, as tables."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich import box, table
+from rich.text import Text
 
 from mlsim.cli import command_options as cli
-from mlsim.cli import terminal
-from mlsim.cli.command_options import Json, Options, Processes, Quiet, argument, flag, option, output
-from mlsim.cli.usage_errors import Commands
+from mlsim.cli.command_output import print_json, quiet, show
 from mlsim.errors import InputError, printable
+from mlsim.experiment import study as studies
+from mlsim.experiment.study import axes, cluster_executors, study_executors, study_runner
+from mlsim.experiment.study.study_tables import study_tables
 
-if TYPE_CHECKING:
-    from mlsim.experiment.study import Study, StudyRow
-    from mlsim.experiment.study.study_executors import Executor
 
-
-class _Study(Commands):
+class _Study(cli.Commands):
     """The group of study commands; a first word that names none of them means ``run``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -31,29 +28,24 @@ class _Study(Commands):
         return super().parse_args(ctx, args)
 
 
-study = cli.CommandGroup(
-    "study",
-    "Run a parameter study: simulate all combinations, store and compare them.\n\n"
-    "mlsim study DIR is short for mlsim study run DIR.",
-    cls=_Study,
-)
+study = cli.CommandGroup("study", cls=_Study)
 
 
-class _RunOptions(Options):
-    path: Path = argument("Directory with study.yaml, or such a file.")
-    out: Path | None = output(
+class _RunOptions(cli.Options):
+    path: Path = cli.argument("Directory with study.yaml, or such a file.")
+    out: Path | None = cli.output(
         "Directory for results and store; an existing one is continued.", "DIR", show_default="runs/NAME"
     )
-    jobs: Processes = None
-    executor: Literal["processes", "mpi", "dask"] = option(
+    jobs: cli.Processes = None
+    executor: Literal["processes", "mpi", "dask"] = cli.option(
         "Where runs execute: local processes, MPI ranks, or Dask workers.", default="processes"
     )
-    scheduler: str | None = option("With --executor dask: its scheduler, or slurm.", "ADDRESS|slurm")
-    force: bool = flag("Repeat stored runs.", "--force")
-    retry_failed: bool = flag("Repeat failed runs.", "--retry-failed")
-    dry_run: bool = flag("Print the runs to do and a time estimate.", "--dry-run")
-    quiet: Quiet = False
-    json_: Json = False
+    scheduler: str | None = cli.option("With --executor dask: its scheduler, or slurm.", "ADDRESS|slurm")
+    force: bool = cli.flag("Repeat stored runs.", "--force")
+    retry_failed: bool = cli.flag("Repeat failed runs.", "--retry-failed")
+    dry_run: bool = cli.flag("Print the runs to do and a time estimate.", "--dry-run")
+    quiet: cli.Quiet = False
+    json_: cli.Json = False
 
 
 @study.command()
@@ -64,29 +56,26 @@ def run(options: _RunOptions) -> None:
     """
     if options.json_ and options.dry_run:
         raise InputError("--json prints results, and --dry-run has none; leave one of them out")
-    quiet = options.quiet or options.json_
-    if quiet:
-        terminal.quiet()
+    is_quiet = options.quiet or options.json_
+    if is_quiet:
+        quiet()
     if (options.scheduler is None) == (options.executor == "dask"):
         raise InputError("--scheduler: needed with --executor dask, and with no other: its address, or slurm")
     with _executor(options) as executor:
         if executor is None:  # another rank than the first
             return
-        from mlsim.experiment.study import load_study
-        from mlsim.experiment.study.study_runner import ProgressDisplay, run_study
-
-        chosen = load_study(options.path)
+        chosen = studies.load_study(options.path)
         target = options.out or Path("runs") / chosen.name
         if options.dry_run:
             _print_plan(chosen, target, options)
             return
-        rows = run_study(
+        rows = study_runner.run_study(
             chosen,
             out=target,
             executor=executor,
             force=options.force,
             retry_failed=options.retry_failed,
-            watch=ProgressDisplay(chosen.name, shown=not quiet),
+            watch=study_runner.ProgressDisplay(chosen.name, shown=not is_quiet),
         )
     if options.json_:
         runs = [  # metrics by title: null where a run has none
@@ -100,43 +89,30 @@ def run(options: _RunOptions) -> None:
             for row in rows
         ]
         found = {"schema_version": 1, "study": chosen.name, "directory": str(target), "runs": runs}
-        terminal.print_json(found, ensure_ascii=False)
-    elif not quiet:
+        print_json(found, ensure_ascii=False)
+    elif not is_quiet:
         _print_tables(chosen, rows, target)
     if any(row.failed for row in rows):
         _print_failed(rows)
         raise typer.Exit(1)
 
 
-@contextmanager
-def _executor(options: _RunOptions) -> Iterator[Executor | None]:
-    """Yield the executor of runs; None where this process only does the runs of the first rank."""
+def _executor(options: _RunOptions) -> AbstractContextManager[study_executors.Executor | None]:
+    """Return the executor of runs; None where this process only does the runs of the first rank."""
     if options.executor == "mpi":
-        from mlsim.experiment.study.cluster_executors import over_ranks
-
-        with over_ranks() as ranks:
-            yield ranks
-    elif options.executor == "dask":
-        from mlsim.experiment.study.cluster_executors import on_cluster
-
-        with on_cluster(options.scheduler or "", options.jobs) as cluster:
-            yield cluster
-    else:
-        from mlsim.experiment.study import study_executors
-
-        yield study_executors.Processes(options.jobs)
+        return cluster_executors.over_ranks()
+    if options.executor == "dask":
+        return cluster_executors.on_cluster(options.scheduler or "", options.jobs)
+    return nullcontext(study_executors.Processes(options.jobs))
 
 
-def _print_plan(chosen: Study, target: Path, options: _RunOptions) -> None:
+def _print_plan(chosen: studies.Study, target: Path, options: _RunOptions) -> None:
     """Print the runs to do, and a time estimate from the runs that are stored."""
-    from mlsim.experiment.study.axes import words_of
-    from mlsim.experiment.study.study_runner import missing_tasks, time_words
-
     again = {"force": options.force, "retry_failed": options.retry_failed}
-    total, tasks, known = missing_tasks(chosen, target, **again)
+    total, tasks, known = study_runner.missing_tasks(chosen, target, **again)
     there, left = total - len(tasks), len(tasks)
     for task in tasks:
-        print(words_of(task.labels))
+        print(axes.words_of(task.labels))
     line = f"{target}: {there} of {total} runs done, {left} to do"
     if chosen.search is not None and tasks:
         total = max(chosen.search.most_runs, total)
@@ -147,42 +123,35 @@ def _print_plan(chosen: Study, target: Path, options: _RunOptions) -> None:
         )
     if tasks and known:
         mean = sum(known) / len(known)
-        line += f"; about {time_words(mean * left)} on one core ({mean:.3g} s per run so far)"
+        line += f"; about {study_runner.time_words(mean * left)} on one core ({mean:.3g} s per run so far)"
     elif tasks:
         line += "; no time estimate yet"
     print(line)
 
 
-def _print_tables(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None:
-    from rich import box
-    from rich import table as rich_table
-    from rich.text import Text
-
-    if chosen.search is None:
-        from mlsim.experiment.study.study_tables import study_tables as tables_of
-    else:
+def _print_tables(chosen: studies.Study, rows: Sequence[studies.StudyRow], target: Path) -> None:
+    tables_of = study_tables
+    if chosen.search is not None:
         from mlsim.experiment.study.study_results import search_tables as tables_of
 
     for title, (titles, lines) in tables_of(chosen, rows).items():
-        shown = rich_table.Table(
+        shown = table.Table(
             *titles, box=box.SIMPLE_HEAD, title=f"{chosen.name}: {title}", title_justify="left"
         )
         for line in lines:
             shown.add_row(*map(Text, line))
-        terminal.show(shown)
+        show(shown)
     print(f"Results: {target}")
 
 
 _MOST_FAILED = 20
 
 
-def _print_failed(rows: Sequence[StudyRow]) -> None:
+def _print_failed(rows: Sequence[studies.StudyRow]) -> None:
     """Print which runs have failed."""
-    from mlsim.experiment.study.axes import words_of
-
     failed = [row for row in rows if row.failed]
     for row in failed[:_MOST_FAILED]:
-        print(f"mlsim: failed: {printable(words_of(row.labels) + ': ' + row.failed)}", file=sys.stderr)
+        print(f"mlsim: failed: {printable(axes.words_of(row.labels) + ': ' + row.failed)}", file=sys.stderr)
     more = f", {len(failed) - _MOST_FAILED} more than are listed" if len(failed) > _MOST_FAILED else ""
     print(
         f"mlsim: {len(failed)} of {len(rows)} runs have failed{more}; all others are done. "
@@ -194,7 +163,5 @@ def _print_failed(rows: Sequence[StudyRow]) -> None:
 @study.command()
 def status(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Results of a study.")]) -> None:
     """Show the progress of a study, also while another process works on it."""
-    from mlsim.experiment.study.study_runner import status_of
-
-    for line in status_of(directory):
+    for line in study_runner.status_of(directory):
         print(line)

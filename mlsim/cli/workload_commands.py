@@ -1,24 +1,23 @@
 """``mlsim workload``: commands that make a workload, from a model, of a log, or like that of a machine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from mlsim import workload
+from mlsim._runtime.work_progress import followed
 from mlsim.cli import command_options as cli
 from mlsim.cli.command_options import Lenient, Log, Options, argument, flag, option, output
-from mlsim.cli.new_files import new_files
-from mlsim.cli.progress import working
+from mlsim.cli.command_output import new_files, working
 from mlsim.errors import InputError
-
-if TYPE_CHECKING:
-    from mlsim.workload.generated_jobs import Made
-    from mlsim.workload.workload_jobs import JobBlock
-
+from mlsim.scenario.simulation_demand import Share, check_memory
+from mlsim.scenario.words import EstimateModel, WorkloadModel
+from mlsim.workload import campaigns, csv_log, derived_logs, esp_workload, job_mix, log_formats, workload_jobs
+from mlsim.workload.generated_jobs import Made
+from mlsim.workload.models.accasim_generator import is_model_file
 
 Out = Annotated[
     Path,
@@ -34,9 +33,7 @@ Out = Annotated[
 
 def _write_made(out: Path, made: Made) -> int:
     """Write a workload to a file that is not there; return how many jobs it has."""
-    from mlsim.workload.log_formats import check_format
-
-    check_format(out)
+    log_formats.check_format(out)
     with new_files([out]) as (partial,), working(f"writing {out.name}"):
         return made.write(partial)
 
@@ -92,12 +89,6 @@ def generate(options: _GenerateOptions) -> None:
 
     mlsim workload generate lublin --jobs 100000 --seed 1 --load 0.8 -o lublin.swf
     """
-    from mlsim._runtime.work_progress import followed
-    from mlsim.scenario.words import EstimateModel, WorkloadModel
-    from mlsim.workload.generated_jobs import generate as generated
-    from mlsim.workload.log_formats import check_format, write_blocks
-    from mlsim.workload.workload_jobs import log_of
-
     model, out, days, processors = options.model, options.out, options.days, options.processors
     if processors is not None and options.nodes is not None:
         raise InputError("--processors and --nodes: given together; give one of them")
@@ -105,7 +96,7 @@ def generate(options: _GenerateOptions) -> None:
         raise InputError("--cores: needs --nodes; give --nodes, or --processors alone")
     if options.nodes is not None:
         processors = options.nodes * options.cores
-    check_format(out)
+    log_formats.check_format(out)
     own, lublin = model not in list(WorkloadModel), model == WorkloadModel.LUBLIN
     parameters: dict[str, Any] = {}
     for text in options.set_ or []:
@@ -122,7 +113,7 @@ def generate(options: _GenerateOptions) -> None:
         estimates = EstimateModel(estimates)
     elif options.estimates is not None:
         estimates = _factors("--estimates", options.estimates, f", {' or '.join(EstimateModel)}")
-    made = generated(
+    made = workload.generate(
         model,
         jobs=options.jobs,
         days=days,
@@ -137,7 +128,7 @@ def generate(options: _GenerateOptions) -> None:
     )
     jobs, area, end = 0, 0.0, 0.0
 
-    def counted() -> Iterator[JobBlock]:
+    def counted() -> Iterator[workload.JobBlock]:
         nonlocal jobs, area, end
         for block in made.blocks():
             jobs += len(block)
@@ -146,7 +137,9 @@ def generate(options: _GenerateOptions) -> None:
             yield block
 
     with new_files([out]) as (partial,), working(f"writing {out.name}", options.jobs) as work:
-        write_blocks(partial, made.header, map(log_of, followed(counted(), work, len)))
+        log_formats.write_blocks(
+            partial, made.header, map(workload_jobs.log_of, followed(counted(), work, len))
+        )
         if not jobs:
             if days is None:
                 raise InputError(f"{model}: draws no job")
@@ -174,15 +167,12 @@ def fit(options: _FitOptions) -> None:
 
     mlsim workload fit log.swf.gz -o model.json; mlsim workload generate model.json --jobs 500000 -o new.swf
     """
-    from mlsim.workload import fit as learned
-    from mlsim.workload.models.accasim_generator import is_model_file
-
     out = options.out
     if not is_model_file(out.name):
         raise InputError(
             f"{out}: allowed: a name that ends in .json, by which mlsim workload generate knows it"
         )
-    model = learned(
+    model = workload.fit(
         options.log, gflops=options.gflops, processors=options.processors, lenient=options.lenient
     )
     with new_files([out]) as (partial,):
@@ -209,10 +199,10 @@ def resample(options: _ResampleOptions) -> None:
 
     mlsim workload resample log.swf.gz --weeks 52 --seed 1 -o another-year.swf
     """
-    from mlsim.workload import resample as resampled
-
     weeks = options.weeks
-    made = resampled(options.log, weeks=weeks, by=options.by, seed=options.seed, lenient=options.lenient)
+    made = workload.resample(
+        options.log, weeks=weeks, by=options.by, seed=options.seed, lenient=options.lenient
+    )
     jobs = _write_made(options.out, made)
     drawn = f"drawn from {made.source_weeks:,} whole weeks by {made.by}"
     print(f"{options.out}: {jobs:,} jobs in {weeks:,} weeks, {drawn}")
@@ -242,20 +232,20 @@ def scale(options: _ScaleOptions) -> None:
 
     mlsim workload scale log.swf.gz --load 0.9 -o busy.swf
     """
-    from mlsim.workload import scale as scaled
-    from mlsim.workload.derived_logs import machine_scaled, offered_load
-
     given = dict(vars(options))
     out: Path = given.pop("out")
-    made = scaled(given.pop("log"), **given)
+    made = workload.scale(given.pop("log"), **given)
     jobs = _write_made(out, made)
     try:
         before = made.processors
     except InputError:  # the machine is unknown
         loads = ""
     else:
-        after = machine_scaled(before, made.factor) if made.by == "machine" else before
-        first, last = offered_load(made.log.blocks(), before), offered_load(made.blocks(), after)
+        after = derived_logs.machine_scaled(before, made.factor) if made.by == "machine" else before
+        first, last = (
+            derived_logs.offered_load(made.log.blocks(), before),
+            derived_logs.offered_load(made.blocks(), after),
+        )
         loads = f"; load {first:.3f} of {before:,} processors -> {last:.3f} of {after:,}"
     print(f"{out}: {jobs:,} jobs, {made.by} scaled by {made.factor:.4g}{loads}")
 
@@ -279,26 +269,22 @@ class _EspOptions(Options):
 
 def esp(options: _EspOptions) -> None:
     """Write the ESP workload: 230 loops of PSIA or Mandelbrot (Wong et al. 2000; Eleliemy 2021, §6.3)."""
-    from mlsim.workload.csv_log import csv_text, write_csv
-    from mlsim.workload.esp_workload import EspApplication, EspCalibration
-    from mlsim.workload.esp_workload import esp as make
-
     out, nodes = options.out, options.nodes
-    jobs, header = make(
-        EspApplication(options.application),
+    jobs, header = esp_workload.esp(
+        esp_workload.EspApplication(options.application),
         nodes,
         seed=options.seed,
         initial=options.initial,
         interval=options.interval,
         fixed_g=options.fixed_g,
-        calibrate=EspCalibration(options.calibrate),
+        calibrate=esp_workload.EspCalibration(options.calibrate),
         estimate_factor=_factors("--estimate-factor", options.estimate_factor),
     )
     if out is None:
-        print(csv_text(jobs, header), end="")
+        print(csv_log.csv_text(jobs, header), end="")
         return
     with new_files([out]) as (partial,):
-        write_csv(partial, jobs, header)
+        csv_log.write_csv(partial, jobs, header)
     work = float((jobs.run_time * jobs.processors).sum())
     print(
         f"{out}: {len(jobs)} jobs, ideally {work:,.0f} node-seconds, {work / nodes:,.0f} s on {nodes} nodes"
@@ -342,24 +328,21 @@ batch:
 
 
 def _write_machine(machine: str, options: _MachineOptions) -> None:
-    from mlsim.scenario.simulation_demand import Share, check_memory
-    from mlsim.workload.campaigns import machine_jobs
-    from mlsim.workload.csv_log import csv_text, write_csv
-    from mlsim.workload.job_mix import read_mix
-
     out, jobs, load = options.out, options.jobs or 0, options.load
     if out is not None and ".csv" not in out.suffixes[-2:]:
         raise InputError(
             f"--out {out}: allowed: a name that ends in .csv, or .csv.gz, .csv.bz2, .csv.xz, .csv.zst"
         )
     check_memory("--jobs", [Share("--jobs", f"{jobs:,} jobs", jobs * _JOB_BYTES)], "the workload")
-    block, header = machine_jobs(machine, options.jobs, seed=options.seed, load=load, calm=options.calm)
+    block, header = campaigns.machine_jobs(
+        machine, options.jobs, seed=options.seed, load=load, calm=options.calm
+    )
     if out is None:
-        print(csv_text(block, header), end="")
+        print(csv_log.csv_text(block, header), end="")
         return
     scenario = out.with_name(out.name[: out.name.rindex(".csv")] + ".yaml")
     how = f"seed {options.seed}, load {load:g}{', calm' if options.calm else ''}"
-    mix = read_mix(machine)
+    mix = job_mix.read_mix(machine)
     text = _SCENARIO.format(
         name=scenario.stem,
         description=f"{len(block)} jobs like those of {mix.title}, made with {how}.",
@@ -367,7 +350,7 @@ def _write_machine(machine: str, options: _MachineOptions) -> None:
         path=json.dumps(out.name, ensure_ascii=False),  # YAML, whatever is in the name
     )
     with new_files([out, scenario]) as (csv, yaml):
-        write_csv(csv, block, header)
+        csv_log.write_csv(csv, block, header)
         yaml.write_text(text, encoding="utf-8")
     days = float(block.submit_time[-1]) / 86400.0
     print(f"{out}: {len(block):,} jobs in {days:,.1f} days")

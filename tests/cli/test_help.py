@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 import mlsim as package
 from mlsim.analysis.metric_definitions import LOOP, SUMMARY, Metric
 from mlsim.batch.cp import planning_dispatcher
-from mlsim.cli import init, listing
+from mlsim.cli import listing, scenario_files
 from mlsim.cli.doctor import PURPOSES, pmi_of
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, load
@@ -33,42 +33,42 @@ def keys_of(metrics: Iterable[Metric]) -> list[str]:
     return [key for metric in metrics for key in metric.keys]
 
 
-@pytest.mark.parametrize("template", init.TEMPLATES)
+@pytest.mark.parametrize("template", scenario_files.TEMPLATES)
 def test_templates_are_valid_where_they_are_written(template: str, tmp_path: Path) -> None:
     out = tmp_path / "new" / template
-    init.init(template, out)
-    for name, kind in init.TEMPLATES[template].yaml.items():
+    scenario_files.init(template, out)
+    for name, kind in scenario_files.TEMPLATES[template].yaml.items():
         text = (out / name).read_text()
         first, _, rest = text.partition("\n")
-        assert first == f"# yaml-language-server: $schema={init.SCHEMAS[kind]}"
-        schema = json.loads((out / init.SCHEMAS[kind]).read_text())
+        assert first == f"# yaml-language-server: $schema={scenario_files.SCHEMAS[kind]}"
+        schema = json.loads((out / scenario_files.SCHEMAS[kind]).read_text())
         document = parse_text(rest, name)
         assert not document.problems
         Draft202012Validator(schema).validate(document.value)
         if kind == "scenario":
             workload = load(out / name).workload
             assert workload.path is None or (out / workload.path).is_file()
-    init.init(template, out)  # over the same files: they are left
-    for name in init.TEMPLATES[template].others[:1]:
+    scenario_files.init(template, out)  # over the same files: they are left
+    for name in scenario_files.TEMPLATES[template].others[:1]:
         (out / name).unlink()
-        init.init(template, out)
+        scenario_files.init(template, out)
         assert (out / name).is_file()
-    changed = out / next(iter(init.TEMPLATES[template].yaml))
+    changed = out / next(iter(scenario_files.TEMPLATES[template].yaml))
     changed.write_text(f"{changed.read_text()}# mine\n")
     with pytest.raises(InputError, match="already exists; nothing is overwritten"):
-        init.init(template, out)
+        scenario_files.init(template, out)
     assert changed.read_text().endswith("# mine\n")
 
 
 def test_templates_are_the_examples_of_the_repository() -> None:
-    home = Path(init.__file__).parent / "templates"
+    home = Path(scenario_files.__file__).parent / "templates"
     assert (home / "quickstart.yaml").read_bytes() == (REPOSITORY / "scenarios/quickstart.yaml").read_bytes()
     assert (home / "quickstart.swf").read_bytes() == (REPOSITORY / "traces/quickstart.swf").read_bytes()
 
 
 def test_without_otf2_the_example_asks_for_no_trace(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    init.init("quickstart", tmp_path)
+    scenario_files.init("quickstart", tmp_path)
     assert (
         "trace: none   # chunks needs: pip install 'mlsim[otf2]'"
         in (tmp_path / "quickstart.yaml").read_text()
@@ -78,7 +78,7 @@ def test_without_otf2_the_example_asks_for_no_trace(tmp_path: Path, monkeypatch)
 
 def test_a_template_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'quickstart'"):
-        init.init("quikstart", tmp_path)
+        scenario_files.init("quikstart", tmp_path)
 
 
 def test_every_extra_has_a_purpose() -> None:

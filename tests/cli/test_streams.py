@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mlsim.cli import terminal
+from mlsim.cli import command_output
 from mlsim.experiment.manifest import verify
 from tests.cli.conftest import COMMAND, REPOSITORY
 
@@ -82,7 +82,7 @@ def test_a_poor_encoding_and_a_narrow_terminal_are_no_reason_to_fail(small, comm
 )
 def test_any_width_is_readable(monkeypatch, given, columns):
     monkeypatch.setenv("COLUMNS", given)
-    terminal._widen()
+    command_output._widen()
     assert Console().width == columns
 
 
@@ -91,7 +91,7 @@ def test_any_width_is_readable(monkeypatch, given, columns):
     [("µs … 3 × 4 − 1", "us ... 3 x 4 - 1"), ("α·σ² ≤ ⌈R/P⌉", "alpha*sigma2 <= ceil(R/P)"), ("é 漢", "e ?")],
 )
 def test_letters_have_look_alikes(text, plain):
-    codecs.register_error("look-alike", terminal._readable)
+    codecs.register_error("look-alike", command_output._readable)
     assert text.encode("ascii", "look-alike").decode() == plain
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlsim.cli import new_files
+from mlsim.cli import command_output
 from mlsim.errors import printable
 from mlsim.experiment.manifest import Owner
 from mlsim.traces import opened
@@ -61,7 +61,7 @@ def test_what_a_killed_command_leaves_is_removed_by_the_next_one(tmp_path: Path,
     )
     assert killed.returncode == -9, killed.stderr
     assert list(tmp_path.iterdir())
-    new_files._clear(tmp_path / name)
+    command_output._clear(tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
@@ -71,7 +71,7 @@ def test_names_that_a_writer_gives_meanwhile_are_removed(tmp_path: Path) -> None
     ended.wait()
     for left in (f".log.{token}.partial.csv", f"..log.{token}.partial.csv.{ended.pid}.partial"):
         (tmp_path / left).touch()
-    new_files._clear(tmp_path / "log.csv")
+    command_output._clear(tmp_path / "log.csv")
     assert not list(tmp_path.iterdir())
 
 

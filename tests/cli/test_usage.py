@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from typer.main import get_command
 
+from mlsim.cli.command_options import Commands
 from mlsim.cli.commands import program
-from mlsim.cli.usage_errors import Commands
 from mlsim.errors import InputError
 
 

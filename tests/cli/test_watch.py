@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import mlsim
 from mlsim.cli.main import app
-from mlsim.cli.progress import state_view
+from mlsim.cli.run import state_view
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment import run_status
 from mlsim.experiment.run_status import Progress

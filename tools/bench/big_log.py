@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlsim.cli.new_files import new_files
+from mlsim.cli.command_output import new_files
 from mlsim.workload import Field, read_swf
 from mlsim.workload.format_record import compressed_writer
 from mlsim.workload.log_fields import header_lines

@@ -1,30 +1,39 @@
-"""``mlsim check`` and ``mlsim schema``: scenarios, result directories, laws of schedules."""
+"""``mlsim init``, ``check`` and ``schema``: scenario files, result directories, laws of schedules."""
 
+import importlib.util
+import json
 import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from mlsim.cli.command_options import Json, Options, Overrides, ScenarioFile, flag, option, scenario_of
-from mlsim.cli.terminal import ids_of, print_json
-from mlsim.errors import InputError
+from mlsim._files import is_file, read_bytes, read_text
+from mlsim.cli import command_options as cli
+from mlsim.cli.command_output import ids_of, new_files, print_json
+from mlsim.errors import InputError, OutputError
+from mlsim.experiment import manifest
+from mlsim.experiment.study.study_file import schema_of
+from mlsim.scenario import dump, field_types, load, scenario_text
 
 
-class _CheckOptions(Options):
-    file: ScenarioFile
-    set_: Overrides = None
-    resolved: bool = flag("Print the scenario with every default filled in.", "--resolved")
-    plugins: bool = flag(
+class _CheckOptions(cli.Options):
+    file: cli.ScenarioFile
+    set_: cli.Overrides = None
+    resolved: bool = cli.flag("Print the scenario with every default filled in.", "--resolved")
+    plugins: bool = cli.flag(
         "Execute the code that FILE names: make its classes, compile its techniques.", "--plugins"
     )
-    json_: Json = False
-    laws: bool = flag(
+    json_: cli.Json = False
+    laws: bool = cli.flag(
         "Of a run: judge its schedule as well, from its tables alone: capacity, drains, power cap, "
         "licences, arrivals, walltimes, the promise of its backfilling.",
         "--laws",
     )
-    promise: Literal["easy", "conservative"] | None = option(
+    promise: Literal["easy", "conservative"] | None = cli.option(
         "With --laws: judge this promise whatever dispatcher made the schedule, as one of your own."
     )
 
@@ -68,10 +77,8 @@ def _check_scenario(options: _CheckOptions) -> None:
     """Check a scenario, and print its machine and workload."""
     from mlsim.cosim.simulation import survey
     from mlsim.experiment.run_directory import check_writers
-    from mlsim.scenario import dump
-    from mlsim.scenario.scenario_text import plain
 
-    scenario = scenario_of(options.file, options.set_)
+    scenario = cli.scenario_of(options.file, options.set_)
     found = survey(scenario, options.plugins)
     check_writers(scenario, options.plugins)
     if options.json_:
@@ -86,7 +93,7 @@ def _check_scenario(options: _CheckOptions) -> None:
             "notes": dict(found.notes),
             "misfits": misfits,
         }
-        print_json(facts | ({"scenario": plain(scenario)} if options.resolved else {}))
+        print_json(facts | ({"scenario": scenario_text.plain(scenario)} if options.resolved else {}))
         return
     if options.resolved:
         print(dump(scenario), end="")
@@ -119,12 +126,11 @@ def _directories_of(path: Path) -> list[Path]:
 
 def _wrong_in(directory: Path) -> int:
     """Compare the files of a directory with its manifest; count what is damaged or missing."""
-    from mlsim.experiment.manifest import MANIFEST, expects_manifest, verify
-
-    if not os.path.lexists(directory / MANIFEST) and not expects_manifest(directory):
-        print(f"{directory}: there is no {MANIFEST}; it was written by mlsim 0.1.0, and cannot be verified")
+    if not os.path.lexists(directory / manifest.MANIFEST) and not manifest.expects_manifest(directory):
+        name = manifest.MANIFEST
+        print(f"{directory}: there is no {name}; it was written by mlsim 0.1.0, and cannot be verified")
         return 0
-    found = verify(directory)
+    found = manifest.verify(directory)
     words = {"damaged": found.damaged, "missing": found.missing, "not of the run": found.foreign}
     for word, names in words.items():
         for name in names:
@@ -138,7 +144,6 @@ def _wrong_in(directory: Path) -> int:
 def _judge(directory: Path, promise: str | None) -> int:
     """Judge one run by every law (or another ``promise`` of backfilling); return how many it breaks."""
     from mlsim.record.parquet_tables import read_tables
-    from mlsim.scenario import load
     from mlsim.verify import judge
 
     # Only tables that a law reads: those of loops may be large.
@@ -178,8 +183,93 @@ def schema(
     for_: Annotated[FileKind | None, typer.Option("--for", help="The same, as an option.")] = None,
 ) -> None:
     """Print the JSON schema of scenario files, or of loops or studies, for editors."""
-    from mlsim.experiment.study.study_file import schema_of
-
     if kind is not None and for_ is not None and kind != for_:
         raise InputError(f"mlsim schema {kind} --for {for_}: give one of them")
     print_json(schema_of(kind or for_ or "scenario"))
+
+
+_HOME = Path(__file__).parent / "templates"
+# File with the schema, by what a YAML file is for.
+SCHEMAS = {kind: f"{kind}.schema.json" for kind in ("scenario", "loop", "study")}
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """An example: its YAML files with what each is for, other files, and the command to begin with."""
+
+    yaml: dict[str, str]
+    others: tuple[str, ...] = ()
+    command: str = "mlsim run {}"  # of the first file
+
+
+# The examples of ``mlsim init``, the default first.
+TEMPLATES = {
+    # Two levels at once: 200 jobs, each a self-scheduled loop, on 16 nodes under EASY.
+    "quickstart": Template({"quickstart.yaml": "scenario"}, ("quickstart.swf",)),
+    # Rigid jobs of a log, and half of the machine drained for maintenance.
+    "maintenance": Template({"maintenance.yaml": "scenario"}, ("quickstart.swf",)),
+    # A year of jobs drawn from a model.
+    "generated": Template({"generated.yaml": "scenario"}),
+    # A user-defined scheduling policy.
+    "policy": Template({"policy.yaml": "scenario"}, ("policy.py", "jobs.csv")),
+    # A loop alone, under a user-defined technique.
+    "technique": Template(
+        {"technique.yaml": "loop"},
+        ("technique.py",),
+        "mlsim loop {} --technique STATIC,FAC2,./technique.py:thirds",
+    ),
+    # Policies and techniques compared over seeds, with tables and a picture.
+    "study": Template(
+        {"study.yaml": "study", "quickstart.yaml": "scenario"}, ("quickstart.swf",), "mlsim study {}"
+    ),
+}
+
+
+def init(
+    template: Annotated[
+        str, typer.Argument(help=f"Which example: {', '.join(TEMPLATES)}.", metavar="TEMPLATE")
+    ] = "quickstart",
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Where; it is made if it is not there.")
+    ] = Path(),
+) -> None:
+    """Write an example scenario, with its workload, to begin with.
+
+    Beside it goes the schema of its keys, which editors complete and check by. Nothing is overwritten;
+    files that are there with the same content are left as they are.
+    """
+    found = TEMPLATES.get(template.lower())
+    if found is None:
+        hint = field_types.nearest(template, TEMPLATES)
+        raise InputError(f"TEMPLATE: {template!r} is not known;{hint} allowed: {', '.join(TEMPLATES)}")
+    texts = dict(_texts(found))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be made: {error.strerror}; give another directory") from error
+    missing = dict(texts)
+    for name, text in texts.items():
+        with suppress(OSError):
+            if is_file(out / name) and read_bytes(out / name) == text.encode():
+                del missing[name]
+    with new_files([out / name for name in missing]) as partial:
+        for path, text in zip(partial, missing.values(), strict=True):
+            path.write_text(text, encoding="utf-8", newline="\n")
+    print("\n".join(f"{out / name}{'' if name in missing else ' (already there)'}" for name in texts))
+    place = "" if out == Path() else f"cd {out} && "
+    print(f"\nNext: {place}{found.command.format(next(iter(found.yaml)))}")
+
+
+def _texts(template: Template) -> Iterator[tuple[str, str]]:
+    """Yield each file's name and text; workloads lie beside the scenario here, unlike in the repository."""
+    for name, kind in template.yaml.items():
+        text = read_text(_HOME / name, "template").replace("path: ../traces/", "path: ")
+        if importlib.util.find_spec("otf2") is None:
+            text = text.replace(
+                "trace: chunks\n", "trace: none   # chunks needs: pip install 'mlsim[otf2]'\n"
+            )
+        yield name, f"# yaml-language-server: $schema={SCHEMAS[kind]}\n{text}"
+    for name in template.others:
+        yield name, read_text(_HOME / name, "template")
+    for kind in dict.fromkeys(template.yaml.values()):
+        yield SCHEMAS[kind], json.dumps(schema_of(kind), indent=2) + "\n"
