@@ -62,6 +62,7 @@ def test_every_kind_has_the_width_of_a_column_and_text_in_it(kind: str, runs: Pa
         assert any(word.startswith("STATIC") for word in words)
 
 
+@pytest.mark.slow
 def test_png_and_pdf_have_the_size_that_was_asked_for(runs: Path, tmp_path: Path) -> None:
     plot("queue", runs / "GSS", "-o", tmp_path / "queue.png", "--width", 120, "--height", 50)
     with Image.open(tmp_path / "queue.png") as picture:
