@@ -244,3 +244,24 @@ def test_the_way_of_a_run_names_files_and_functions_that_are_there() -> None:
         sources = "".join((REPOSITORY / "mlsim" / file).read_text() for file in files)
         for name in names if files else ():
             assert re.search(rf"(def|class) {name.rpartition('.')[2]}\b", sources), (files, name)
+
+
+_OF_OTHERS = {"scheduler_class.py", "Backfill.py"}
+"""Files of other simulators that pages name."""
+
+
+def test_modules_that_pages_name_are_there() -> None:
+    folders = ("mlsim", "tests", "tools", "scenarios", "docs")
+    files = {f"/{path.as_posix()}" for folder in folders for path in (REPOSITORY / folder).rglob("*.py")}
+    files |= {f"/{path.name}" for path in REPOSITORY.glob("*.py")}
+    missing = []
+    for page in EVERY:
+        text = page.read_text(encoding="utf-8")
+        made = {f"/{name}" for name in re.findall(r"\bfile: (\S+\.py)", text)}
+        named = set(re.findall(r"`([\w./-]+\.py)`", text)) - _OF_OTHERS
+        missing += [
+            f"{_name(page)}: {name}"
+            for name in named
+            if page.name != "CHANGELOG.md" and not any(file.endswith(f"/{name}") for file in files | made)
+        ]
+    assert not missing

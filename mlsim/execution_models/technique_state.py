@@ -37,7 +37,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 @inner_kernel
-def _seal_of(block: Ints) -> int:
+def _seal_of(block: Ints) -> np.int64:
     """Checksum of all numbers but the last; even and odd places are mixed independently, for speed."""
     even = np.uint64(len(block))
     odd = _FACTOR
@@ -49,7 +49,7 @@ def _seal_of(block: Ints) -> int:
         odd ^= odd >> np.uint64(29)
     if last % 2 == 1:
         even = (even ^ np.uint64(block[last - 1])) * _FACTOR
-    return np.int64(even ^ (odd * _FACTOR))  # type: ignore[return-value]  # an int to kernels
+    return np.int64(even ^ (odd * _FACTOR))
 
 
 @kernel
