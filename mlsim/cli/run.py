@@ -186,16 +186,7 @@ def progress_bar(name: str, shown: bool) -> Iterator[Callable[[run_status.Progre
     if not shown or not sys.stderr.isatty():
         yield None
         return
-    from rich import progress
-
-    with progress.Progress(
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.TextColumn("{task.fields[state]}"),
-        progress.TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as bar:
+    with run_status.progress_bar() as bar:
         task = bar.add_task(name, total=None, state="reading the workload")
 
         def show(state: run_status.Progress) -> None:

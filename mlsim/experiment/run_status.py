@@ -16,6 +16,8 @@ from mlsim._files import expanded, is_directory, is_file, named, read_json
 from mlsim.errors import InputError, OutputError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
     from mlsim.scenario import Scenario
 
 
@@ -25,6 +27,21 @@ _VERSION = 1
 _log = logging.getLogger("mlsim")
 _MOST_BYTES = 64_000_000
 _LETTERS = {"free": ".", "held": "#", "down": "x"}
+
+
+def progress_bar() -> Bar:
+    """Return a bar on standard error, with the field ``state`` of its tasks as text, that leaves no trace."""
+    from rich import progress
+    from rich.console import Console
+
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TextColumn("{task.fields[state]}"),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
