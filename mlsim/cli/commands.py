@@ -15,7 +15,7 @@ from mlsim.errors import DEBUG
 
 # Module and function or group of each command, and its line of the help, in the order of the help.
 COMMANDS = {
-    "init": ("scenario_files:init", "Write an example scenario, with its workload, to begin with."),
+    "init": ("scenario_files:init", "Write an example with everything that it needs, to begin with."),
     "run": ("run:run", "Simulate a scenario and write its results."),
     "loop": ("loop:loop", "Simulate a loop alone, under one or many techniques and execution models."),
     "advise": ("loop:advise", "Recommend a technique and an execution model for a loop."),

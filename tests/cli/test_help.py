@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
+from datetime import datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -18,8 +22,9 @@ from jsonschema import Draft202012Validator
 import mlsim as package
 from mlsim.analysis.metric_definitions import LOOP, SUMMARY, Metric
 from mlsim.batch.cp import planning_dispatcher
-from mlsim.cli import listing, scenario_files
+from mlsim.cli import example_cluster, listing, scenario_files
 from mlsim.cli.doctor import PURPOSES, pmi_of
+from mlsim.cosim.simulation import survey
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, load
 from mlsim.scenario.scenario_text import parse_text
@@ -49,11 +54,14 @@ def test_templates_are_valid_where_they_are_written(template: str, tmp_path: Pat
             workload = load(out / name).workload
             assert workload.path is None or (out / workload.path).is_file()
     scenario_files.init(template, out)  # over the same files: they are left
-    for name in scenario_files.TEMPLATES[template].others[:1]:
-        (out / name).unlink()
-        scenario_files.init(template, out)
-        assert (out / name).is_file()
-    changed = out / next(iter(scenario_files.TEMPLATES[template].yaml))
+    names = sorted(path for path in out.rglob("*") if path.is_file() and ".schema." not in path.name)
+    names[0].unlink()
+    scenario_files.init(template, out)
+    assert names[0].is_file()
+    for schema in out.glob("*.schema.json"):
+        schema.write_text("{}")  # of another version: an editor's help is no reason to refuse
+    scenario_files.init(template, out)
+    changed = names[-1]
     changed.write_text(f"{changed.read_text()}# mine\n")
     with pytest.raises(InputError, match="already exists; nothing is overwritten"):
         scenario_files.init(template, out)
@@ -64,6 +72,78 @@ def test_templates_are_the_examples_of_the_repository() -> None:
     home = Path(scenario_files.__file__).parent / "templates"
     assert (home / "quickstart.yaml").read_bytes() == (REPOSITORY / "scenarios/quickstart.yaml").read_bytes()
     assert (home / "quickstart.swf").read_bytes() == (REPOSITORY / "traces/quickstart.swf").read_bytes()
+
+
+def test_a_command_of_an_example_names_files_that_it_writes(tmp_path: Path) -> None:
+    for name, template in scenario_files.TEMPLATES.items():
+        scenario_files.init(name, tmp_path / name)
+        for step in template.steps:
+            words = shlex.split(step.format(*template.yaml), comments=True)
+            named = [word for word in words if re.search(r"\.(yaml|py)$|^scenarios/", word)]
+            missing = [word for word in named if not (tmp_path / name / word).exists()]
+            assert not missing, step
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("template", ["researcher", "operator", "developer"])
+def test_the_commands_of_an_example_run(template: str, tmp_path: Path) -> None:
+    scenario_files.init(template, tmp_path)
+    found = scenario_files.TEMPLATES[template]
+    for step in found.steps:
+        words = shlex.split(step.format(*found.yaml), comments=True)
+        if words[0] == "python":
+            subprocess.run([sys.executable, *words[1:]], cwd=tmp_path, check=True)
+        elif words[0] == "mlsim" and words[1:] != ["advise", "runs/SS"]:  # a run on MPI, which tests/mpi has
+            subprocess.run([*COMMAND, *words[1:]], cwd=tmp_path, check=True, capture_output=True)
+        elif words[0] == "cat":
+            assert (tmp_path / words[1]).is_file()
+
+
+def test_all_scenarios_that_pages_name_are_written(tmp_path: Path) -> None:
+    scenario_files.init("scenarios", tmp_path)
+    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    for name in files:
+        assert (tmp_path / name).read_bytes() == (REPOSITORY / name).read_bytes()
+    named = {
+        word.rstrip("/")
+        for page in [*(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "scenarios").rglob("*.md")]
+        for block in re.findall(r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+        for word in re.findall(r"(?<!\S)(?:scenarios|traces)/[\w./+-]*", block)
+    }
+    assert len(named) > 30
+    missing = {word for word in named if not (tmp_path / word).exists()}
+    assert missing <= {"scenarios/studies/search/lublin.swf.gz", "traces/README.md"}  # generated; a page
+
+
+def test_the_cluster_of_an_operator_is_one_machine(tmp_path: Path) -> None:
+    """Accounting, slurm.conf and scenario agree, and the recorded schedule is possible on the machine."""
+    scenario_files.init("operator", tmp_path)
+    texts = {name: (tmp_path / name).read_text() for name in ("sacct.txt", "slurm.conf")}
+    assert texts == {name: example_cluster.files()[name] for name in texts}
+    assert example_cluster.files(seed=2)["sacct.txt"] != texts["sacct.txt"]
+    scenario = load(tmp_path / "cluster.yaml")
+    line = r"^NodeName=(\w+)\[01-(\d+)\] CPUs=(\d+) RealMemory=(\d+)$"
+    groups = re.findall(line, texts["slurm.conf"], re.M)
+    assert [(name, int(count), int(cores), int(memory) * 2**20) for name, count, cores, memory in groups] == [
+        (group.name, group.count, group.cores, group.memory) for group in scenario.platform.nodes
+    ]
+    limits = dict(re.findall(r"^PartitionName=(\w+) .*MaxTime=(\d+):00:00", texts["slurm.conf"], re.M))
+    changes = []
+    for row in csv.DictReader(texts["sacct.txt"].splitlines(), delimiter="|"):
+        submit, end = (datetime.fromisoformat(row[name]) for name in ("Submit", "End"))
+        assert int(row["TimelimitRaw"]) <= 60 * int(limits[row["Partition"]])
+        if row["Start"] == "None":
+            assert row["State"].startswith("CANCELLED")
+            assert row["ElapsedRaw"] == "0"
+            continue
+        start, cores = datetime.fromisoformat(row["Start"]), int(row["ReqCPUS"])
+        assert submit <= start
+        assert (end - start).total_seconds() == int(row["ElapsedRaw"]) <= 60 * int(row["TimelimitRaw"])
+        changes += [(start, cores), (end, -cores)]
+    assert len(changes) > 900
+    assert max(accumulate(cores for _, cores in sorted(changes))) <= survey(scenario).cores
+    assert survey(scenario).jobs == 500
+    assert not survey(scenario).misfits
 
 
 def test_without_otf2_the_example_asks_for_no_trace(tmp_path: Path, monkeypatch) -> None:
