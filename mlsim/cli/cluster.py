@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_output import show, table_of
+from mlsim.cli.command_output import show
 from mlsim.errors import InputError
 from mlsim.mpi.rca.agent import Agent, serve
 from mlsim.mpi.rca.wire import address_of, find_secret
@@ -100,9 +101,9 @@ def esp(options: _TrialOptions) -> None:
     trial = esp_trial.run_trial(plan, options.out, _note)
     cells = [[row[column] for column in _TRIAL] for row in esp_plan.cells_of(trial.rows)]
     rows = [[f"{one:.4g}" if isinstance(one, float) else one or "" for one in row] for row in cells]
-    show(table_of(list(_TRIAL.values()), rows, left=("technique", "RCA")))
+    show(NumberTable(list(_TRIAL.values()), rows, keys=2))
     before, after, between = (1e3 * seconds for seconds in trial.launch)
-    print(
+    show(
         f"A job takes {before:.0f} ms before its loop and {after:.0f} ms after it; "
         f"{between:.0f} ms until the next one"
     )

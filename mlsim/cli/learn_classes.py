@@ -13,9 +13,11 @@ import typer
 
 from mlsim._files import read_lines
 from mlsim._runtime.work_progress import followed
+from mlsim.analysis.formatting import share
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.batch.predictors.weekly_forests import check_library
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_output import new_files, show, table_of, working
+from mlsim.cli.command_output import new_files, show, working
 from mlsim.errors import InputError
 from mlsim.experiment.weekly_runs import whole_log
 from mlsim.learning import class_learning as learning
@@ -56,7 +58,7 @@ def show_rows(title: str, rows: Rows) -> None:
     """Print rows of the same columns as a table; numbers with one decimal."""
     words = [name for name, value in rows[0].items() if isinstance(value, str)]
     cells = ([cell(value) for value in row.values()] for row in rows)
-    show(table_of(list(rows[0]), cells, left=words, title=title), whole=True)
+    show(NumberTable(list(rows[0]), cells, left=words, heading=title, ruled=True))
 
 
 def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -> dict[tuple[str, str], str]:
@@ -232,14 +234,15 @@ def energy(options: _EnergyOptions) -> None:
                 shapes = {job: shape for job, shape in steps_of if shape is not None}
                 energy_classes.write_steps(part, shapes, parquet=path.suffix == ".parquet")
     counts = Counter(profile.kind for profile in found.values())
-    for kind in energy_classes.EnergyClass:
-        print(f"{kind:<15} {counts[kind]:>8,}  {100 * counts[kind] / max(len(found), 1):5.1f} %")
+    shares = ((kind, counts[kind], counts[kind] / max(len(found), 1)) for kind in energy_classes.EnergyClass)
+    show(NumberTable(("class", "jobs", "share"), ((kind, f"{n:,}", share(part)) for kind, n, part in shares)))
     if known := measured.known:  # which classes were taken for which
         pairs = Counter((known[job], str(found[job].kind)) for job in known)
         kinds = list(dict.fromkeys(kind for pair in pairs for kind in pair))
-        print("\n" + " " * 18 + "".join(f"{kind:>16}" for kind in kinds) + "  <- found")
-        for word in dict.fromkeys(known.values()):
-            print(f"{word:<18}" + "".join(f"{pairs[word, other]:>16,}" for other in kinds))
+        lines = (
+            (word, *(f"{pairs[word, kind]:,}" for kind in kinds)) for word in dict.fromkeys(known.values())
+        )
+        show("", NumberTable(("known as, found as", *kinds), lines))
         right = sum(n for (one, other), n in pairs.items() if one == other)
         print(f"right: {right:,} of {len(known):,}, {100 * right / len(known):.1f} %")
     for path in targets:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import polars as pl
 import typer
-from rich.console import Console
 
 from mlsim._runtime.late import load_matplotlib
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
 from mlsim.cli import learn_classes
-from mlsim.cli.command_output import new_files, reporting, show, table_of
+from mlsim.cli.command_output import new_files, reporting, show
 from mlsim.cli.learn_classes import Out, cell, check_read, published_results, show_rows
 from mlsim.errors import InputError
 from mlsim.experiment.study import load_study
@@ -203,7 +203,7 @@ def _print_band(band: policy_validation.PhaseBand) -> None:
         rows.append((name, *cells, *compared))
     titles = ("policy", "train", "test", "test - SAF", "phases better than SAF")
     heading = f"The same over {len(band.phases)} phases of the cut: mean (least to most)"
-    show(table_of(titles, rows, left=("policy",), title=heading), whole=True)
+    show(NumberTable(titles, rows, heading=heading, ruled=True))
 
 
 def _print(found: mixed_policies.Mixed, source: dict[tuple[str, str], str]) -> None:
@@ -220,18 +220,18 @@ def _print(found: mixed_policies.Mixed, source: dict[tuple[str, str], str]) -> N
             sums += [f"{value:.2f}", *([source.get((name, part), "")] if source else [])]
         rows.append((name, *sums, *cells))
     titles = ("policy", *beside, "test - SAF a week", "95 %", "p")
-    show(table_of(titles, rows, left=("policy",), title="Sums of weekly mean bounded slowdowns"), whole=True)
-    console = Console()
+    heading = "Sums of weekly mean bounded slowdowns"
+    show(NumberTable(titles, rows, beside=("source", "95 %"), heading=heading, ruled=True))
     weights = zip(mixed_policies.FEATURES, found.learned.tolist(), strict=True)
-    console.print("w*_train: " + ", ".join(f"{name} {weight:.4g}" for name, weight in weights if weight))
+    show("w*_train: " + ", ".join(f"{name} {weight:.4g}" for name, weight in weights if weight))
     fitted, others = found.weeks[found.train], found.weeks[found.test]
-    console.print(
+    show(
         f"{found.vectors:,} vectors a week; learned from {len(fitted)} weeks with jobs, tested on "
         f"{len(others)}; differences of pairs of the same week, p of Wilcoxon's signed-rank test",
         style="dim",
     )
     if others.min() < fitted.max():
-        console.print("Some test weeks are before the weeks that weights were learned from: no forecast.")
+        show("Some test weeks are before the weeks that weights were learned from: no forecast.")
 
 
 _WEEKS = "workload.select.weeks"
@@ -346,9 +346,11 @@ def transfer(context: typer.Context, options: _TransferOptions) -> None:
 
 def _print_matrix(title: str, logs: list[str], rows: list[list[str]]) -> None:
     """Print a row for each log that was learned on, and below a line for each other policy."""
-    table = table_of(["learned on", *logs], rows, left=("learned on",), title=title)
-    table.rows[len(logs) - 1].end_section = True
-    show(table, whole=True)
+    table = NumberTable(["learned on", *logs], rows[: len(logs)], heading=title, ruled=True)
+    table.end_section()
+    for row in rows[len(logs) :]:
+        table.add(*row)
+    show(table)
 
 
 learn = cli.CommandGroup("learn")

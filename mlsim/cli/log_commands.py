@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
-from rich import box, table
 
 from mlsim import _jit
 from mlsim._files import expanded, is_file
 from mlsim._runtime import arrays, late, work_progress
 from mlsim.analysis import job_metrics, terminal_tables
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.application.profiles.profile_costs import Request, fixed_length, iteration_costs
 from mlsim.cli import command_options as cli
 from mlsim.cli import workload_commands
@@ -154,13 +154,8 @@ def describe(options: _DescribeOptions) -> None:
     if options.json_:
         print_json([each.facts for each in logs])
         return
-    shown = table.Table(box=box.SIMPLE_HEAD)
-    shown.add_column("")
-    for each in logs:
-        shown.add_column(each.facts["log"], justify="right", overflow="fold")
-    for title, cells in _rows([each.facts for each in logs]):
-        shown.add_row(title, *cells)
-    show(shown)
+    rows = ((title, *cells) for title, cells in _rows([each.facts for each in logs]))
+    show(NumberTable(("", *(each.facts["log"] for each in logs)), rows, ruled=True))
 
 
 # First lines of the table, by title.
@@ -241,9 +236,9 @@ def predict(options: _PredictOptions) -> None:
     if options.json_:
         print_json({"log": str(log), "unknown_waits": history.unknown_waits, "predictors": rows})
         return
-    print(f"{log}: {len(run_time):,} jobs")
+    show(f"{log}: {len(run_time):,} jobs")
     if history.unknown_waits:
-        print(f"  {history.unknown_waits:,} of unknown wait, taken as if they had not waited")
+        show(f"  {history.unknown_waits:,} of unknown wait, taken as if they had not waited")
     show(terminal_tables.accuracy_table(rows))
 
 

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.measure import Measurement
+from rich.text import Text
 
 from mlsim import analysis
 from mlsim._runtime.late import load_for_good
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_output import print_json, quiet, reporting, show, table_of, working
+from mlsim.cli.command_output import print_json, quiet, reporting, show, working
 from mlsim.errors import InputError
 from mlsim.experiment import loops, manifest, result_directories
 from mlsim.scenario import Scenario, parse_overrides, scenario_keys
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from mlsim.experiment.advice import Advice, RecordedLoop
 
 _LOOP, _COSTS, _RESULTS = "The loop", "Costs of scheduling", "Results"
-_WIDEST = 1000
 
 
 def _flag(key: str, placeholder: str, text: str, panel: str = _LOOP, *, is_read: bool = True) -> Any:
@@ -155,24 +154,18 @@ def loop(options: _LoopOptions) -> None:
 def _print_loops(results: list[loops.LoopResult], out: Path | None) -> None:
     """Print one line per loop, the shortest of several, and where results are."""
     facts = [result.facts for result in results]
-    table = analysis.loop_table(facts)
-    # The table is cut nowhere, even where it is wider than the terminal.
-    wide = Console(width=_WIDEST)
-    console = Console(width=max(Console().width, Measurement.get(wide, wide.options, table).maximum))
     loop, scenario = facts[0], results[0].scenario
-    console.print(scenario.name, style="bold", end="", highlight=False, markup=False)
-    print(
-        f": {loop['iterations']:,} iterations on {loop['pes']:,} PEs of {loop['nodes']:,} nodes, "
-        f"seed {scenario.seed}"
+    size = f"{loop['iterations']:,} iterations on {loop['pes']:,} PEs of {loop['nodes']:,} nodes"
+    show(
+        Text.assemble((scenario.name, "bold"), f": {size}, seed {scenario.seed}"), analysis.loop_table(facts)
     )
-    console.print(table)
     for of in facts:
         if "selected" in of:
             took = analysis.loop_seconds(of["selection_time"])
-            print(f"{of['technique']} {of['model']}: time steps by {of['selected']}; choosing took {took}")
+            show(f"{of['technique']} {of['model']}: time steps by {of['selected']}; choosing took {took}")
     if len(results) > 1:
         best = results[analysis.best_loop(facts)]
-        print(f"* shortest: {best.label}, {analysis.loop_seconds(best.facts['t_loop'])}")
+        show(f"* shortest: {best.label}, {analysis.loop_seconds(best.facts['t_loop'])}")
     if out is not None:
         print(f"Results: {out}")
 
@@ -279,11 +272,10 @@ def _print_advice(advice: Advice, record: RecordedLoop | None) -> None:
         for choice in [*first, *(one for one in (advice.now, advice.static) if one not in first)]
     ]
     titles = ("technique", "model", "T_loop", "least", "largest", "/ STATIC", "/ now", "as good", "chunks")
-    show(table_of(titles, rows, left=("technique", "model")))
+    show(NumberTable(titles, rows, keys=2))
     if len(advice.choices) > len(first):
-        print(f"... of {len(advice.choices)} choices; --json has all")
-    for line in _sentences(advice, record):
-        print(line)
+        show(f"... of {len(advice.choices)} choices; --json has all")
+    show(*_sentences(advice, record))
 
 
 def _sentences(advice: Advice, record: RecordedLoop | None) -> list[str]:

@@ -11,8 +11,9 @@ import numpy as np
 import typer
 
 from mlsim import analysis, experiment
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_output import print_json, show, table_of
+from mlsim.cli.command_output import print_json, show
 from mlsim.errors import InputError
 from mlsim.experiment.result_directories import check_target, complete_or_gone
 from mlsim.mpi import launch, loop_options
@@ -146,7 +147,7 @@ def _print_machine(measured: dict[str, float | int | str]) -> None:
     ]
     if "bandwidth" in measured:
         rows.append(("bandwidth", f"{float(measured['bandwidth']) / 1e9:.2f} GB/s"))
-    show(table_of(("what", "time"), rows, left=("what", "time")))
+    show(NumberTable(("what", "time"), rows))
     if "spins" in measured:
         print("iterations compute" if measured["spins"] else "iterations sleep")
 
@@ -253,9 +254,18 @@ def validate(options: _ValidateOptions) -> None:
         )
         for row in rows
     )
-    titles = ("technique", "model", "delay", "T_loop", "simulated", "error", "chunks", "simulated")
-    show(table_of(titles, cells, left=("technique", "model")))
+    titles = (
+        "technique",
+        "model",
+        "delay",
+        "T_loop",
+        "simulated T_loop",
+        "error",
+        "chunks",
+        "simulated chunks",
+    )
+    show(NumberTable(titles, cells, keys=2))
     worst = max(rows, key=lambda row: abs(row.error))
-    print(f"largest error: {worst.error * 100:+.2f} %, {worst.pair.technique} {worst.pair.model}")
+    show(f"largest error: {worst.error * 100:+.2f} %, {worst.pair.technique} {worst.pair.model}")
     if place is not None:
         print(f"Results: {place.directory}")

@@ -40,6 +40,8 @@ class RunComparison:
     """The bound of bounded slowdowns, in seconds."""
     tolerance: float = 0.01
     """Share of the first run's value up to which another is not called better or worse."""
+    names: tuple[str, ...] = ()
+    """Metrics to compare; none: all."""
 
     @property
     def labels(self) -> list[str]:
@@ -54,7 +56,10 @@ class RunComparison:
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """Metrics side by side; see :func:`mlsim.analysis.run_comparison.compare_metrics`."""
-        return run_comparison.compare_metrics(self.summaries, self.tolerance)
+        compared: Sequence[run_comparison.Compared] = run_comparison.COMPARED
+        if self.names:
+            compared = run_comparison.find_metrics(self.names, self.summaries)
+        return run_comparison.compare_metrics(self.summaries, self.tolerance, compared)
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -163,12 +168,21 @@ class RunComparison:
         return f"RunComparison({', '.join(self.labels)})"
 
     def _repr_html_(self) -> str:
-        tables = [run_comparison.differences_table(self.labels, self.differences)] if self.differences else []
-        return html_of(*tables, run_comparison.comparison_table(self.labels, self.metrics, self.tolerance))
+        from mlsim.analysis import comparison_tables
+
+        tables = (
+            [comparison_tables.differences_table(self.labels, self.differences)] if self.differences else []
+        )
+        shown = self.metrics if self.names else run_comparison.main_metrics(self.metrics)
+        return html_of(*tables, comparison_tables.comparison_table(self.labels, shown, self.tolerance))
 
 
 def compare(
-    *runs: Result | str | Path, labels: Sequence[str] | None = None, tau: float = TAU, tolerance: float = 0.01
+    *runs: Result | str | Path,
+    labels: Sequence[str] | None = None,
+    tau: float = TAU,
+    tolerance: float = 0.01,
+    metrics: Sequence[str] = (),
 ) -> RunComparison:
     """Compare runs with the first of them.
 
@@ -183,6 +197,8 @@ def compare(
     tolerance
         Share of the first run's value up to which another is not called better or worse: one run a side
         cannot distinguish smaller differences from chance. Wall-clock times are never judged.
+    metrics
+        Keys of ``summary.json``, such as ``wait_time.p90``, or sections of it; by default all usual ones.
 
     Examples
     --------
@@ -211,6 +227,7 @@ def compare(
         ),
         tau,
         tolerance,
+        tuple(metrics),
     )
 
 

@@ -19,7 +19,7 @@ from mlsim.analysis.machine_metrics import Transfers, transfers
 from mlsim.analysis.page.page_data import MOST_BOXES, PageLoops, run_data
 from mlsim.analysis.plots.chart_style import job_palette, paper_style, scale_palette
 from mlsim.analysis.plots.comparison_plots import slowdown_ecdf, wait_by_size, wait_ecdf
-from mlsim.analysis.run_comparison import COMPARED, compare_metrics
+from mlsim.analysis.run_comparison import COMPARED, compare_metrics, is_wall_clock
 from mlsim.record import JobState, Records
 from mlsim.record.column_types import words_of
 from mlsim.record.derived_times import wait_time
@@ -257,7 +257,6 @@ def comparison(labels: Sequence[str], summaries: Sequence[Summary], tolerance: f
         return ""
     rows = [row for row in compare_metrics(summaries, tolerance) if any(v is not None for v in row["values"])]
     write = {metric.key: metric.write for metric in COMPARED}
-    parts = {metric.key for metric in COMPARED if metric.title.startswith(" ")}
     many = len(labels) > 5
     if many:
         head = "".join(f'<th scope="col">{escape(row["metric"])}</th>' for row in rows)
@@ -272,7 +271,6 @@ def comparison(labels: Sequence[str], summaries: Sequence[Summary], tolerance: f
             _line(
                 escape(row["title"]),
                 "".join(_cell(row, write[row["metric"]], place) for place in range(len(labels))),
-                is_part=row["metric"] in parts,
             )
             for row in rows
         ]
@@ -285,8 +283,8 @@ def comparison(labels: Sequence[str], summaries: Sequence[Summary], tolerance: f
     return _table(head, lines, words, "Comparison of runs", sortable=many)
 
 
-def _line(name: str, cells: str, is_part: bool = False) -> str:
-    return f'<tr><th scope="row"{" class=part" if is_part else ""}>{name}</th>{cells}</tr>'
+def _line(name: str, cells: str) -> str:
+    return f'<tr><th scope="row">{name}</th>{cells}</tr>'
 
 
 def _cell(row: Mapping[str, Any], write: Any, place: int) -> str:
@@ -295,7 +293,7 @@ def _cell(row: Mapping[str, Any], write: Any, place: int) -> str:
     if not place:
         return f"<td{raw}>{escape(write(value))}</td>"
     percent, verdict = row["percent"][place - 1], row["verdicts"][place - 1]
-    more = "" if percent is None or not percent else f' <span class="verdict">{percent:+.1f} %</span>'
+    more = "" if not percent or is_wall_clock(row) else f' <span class="verdict">{percent:+.1f} %</span>'
     mark = f' class="{verdict}"' if verdict in ("better", "worse") else ""
     said = f'<span class="sr"> {verdict}</span>' if mark else ""
     return f"<td{raw}{mark}>{escape(write(value))}{more}{said}</td>"
