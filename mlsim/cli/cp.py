@@ -63,9 +63,11 @@ class ReplayOptions(cli.Options):
 
     file: Path = cli.argument("What `mlsim cp dump` wrote.")
     dispatchers: list[str] = cli.option(
-        "A dispatcher; the first is compared with.", "--dispatcher", "-d", "NAME", default=cli.REQUIRED
+        "A dispatcher; the first is compared with.", "--dispatcher", "-d", "DISPATCHER", default=cli.REQUIRED
     )
-    set_: list[str] | None = cli.option("Option of batch.cp, such as time_limit=100ms.", "--set", "KEY=VALUE")
+    set_: list[str] | None = cli.option(
+        "Option of batch.cp, such as time_limit=100ms.", "--set", "NAME=VALUE"
+    )
     out: Path | None = cli.output("CSV of every solve; must not exist.", "FILE")
     jobs: int | None = cli.option(
         "Processes that solve at a time; 1: nothing disturbs times.",

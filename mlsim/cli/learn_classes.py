@@ -1,4 +1,4 @@
-"""``mlsim learn classes``, ``energy`` and ``profiles``; results that commands of ``mlsim learn`` show."""
+"""``mlsim learn classes``, ``energy`` and ``energy-samples``; results that its methods show."""
 
 import csv
 import math
@@ -96,7 +96,7 @@ def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -
 
 class _ClassesOptions(cli.Options):
     files: list[Path] = cli.argument("Scenarios, each with its log.", "FILE ...")
-    policies: str = cli.option("Policies to simulate.", "NAME,...", default="FCFS,WFP,SAF,SPF")
+    policies: str = cli.option("Policies to simulate.", "POLICIES", default="FCFS,WFP,SAF,SPF")
     trees: int = cli.option("Trees of each week's forest.", default=100, min=1)
     seed: int = cli.option("Of the forests.", default=0, min=0, max=2**32 - 1)
     known: str = cli.option(
@@ -265,7 +265,7 @@ def profiles(options: _ProfilesOptions) -> None:
 
     A sample each 5 s, with phases of initialising and finishing, noise and outliers.
 
-    mlsim learn profiles -o samples.csv --each 20
+    mlsim learn energy-samples -o samples.csv --each 20
     """
     out, shortest, longest = options.out, options.shortest, options.longest
     if longest < shortest:

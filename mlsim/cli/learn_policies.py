@@ -1,5 +1,6 @@
-"""``mlsim learn``: its commands; among them ``policies``, ``mixed``, ``function`` and ``transfer``."""
+"""``mlsim learn``: its methods; here ``delays``, ``mixed``, ``function`` and ``transfer``."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class _PoliciesOptions(cli.Options):
 
 
 def policies(options: _PoliciesOptions) -> None:
-    """Say who is delayed by which policy, over the runs of a study (Zrigui 2021, §4.3).
+    """Show whose jobs each policy delays, over the runs of a study (Zrigui 2021, §4.3).
 
     Premature jobs ask for a hundred times of what they run, or more. Printed are their share in each log
     (Table 4.1), and for each combination of the study, in the mean of its repetitions, their mean bounded
@@ -38,7 +39,7 @@ def policies(options: _PoliciesOptions) -> None:
     processors of the hundred most delayed jobs (Fig. 4.2), and the share of backfilled ones (Fig. 4.4).
     With --out, pictures of these, and of means week by week (Fig. 4.1).
 
-    mlsim learn policies scenarios/studies/resampled --reference scenarios/studies/resampled/source.csv
+    mlsim learn delays scenarios/studies/resampled --reference scenarios/studies/resampled/source.csv
     """
     study, out = load_study(options.path), options.out
     shown = {axis.name: list(axis.points) for axis in study.axes if axis.name != study.repetitions}
@@ -355,13 +356,19 @@ def _print_matrix(title: str, logs: list[str], rows: list[list[str]]) -> None:
 
 learn = cli.CommandGroup("learn")
 learn.callback()(lambda: None)
-for command in (
-    mixed,
-    policies,
-    learn_classes.classes,
-    learn_classes.energy,
-    learn_classes.profiles,
-    function,
-    transfer,
-):
-    learn.command()(command)
+_OF_POLICIES: dict[str, Callable[..., None]] = {
+    "mixed": mixed,
+    "function": function,
+    "transfer": transfer,
+    "delays": policies,
+}
+_OF_JOBS: dict[str, Callable[..., None]] = {
+    "classes": learn_classes.classes,
+    "energy": learn_classes.energy,
+    "energy-samples": learn_classes.profiles,
+}
+for panel, methods in (("Policies", _OF_POLICIES), ("Jobs", _OF_JOBS)):
+    for name, method in methods.items():
+        learn.add(name, method, rich_help_panel=panel)
+        if name != method.__name__:  # its earlier name
+            learn.add(method.__name__, method, hidden=True)

@@ -204,7 +204,7 @@ class _PredictOptions(Options):
         "As `mlsim list predictors` names it, or ./file.py:Class; may be repeated.",
         "--predictor",
         "-p",
-        "NAME",
+        "PREDICTOR",
         show_default="all",
     )
     lenient: Lenient = False

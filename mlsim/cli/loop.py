@@ -30,7 +30,7 @@ _LOOP, _COSTS, _RESULTS = "The loop", "Costs of scheduling", "Results"
 def _flag(key: str, placeholder: str, text: str, panel: str = _LOOP, *, is_read: bool = True) -> Any:
     """Declare an option that sets a key of the scenario; ``is_read`` as it is, without further rules."""
     text = f"{text} Sets {key}."
-    return cli.option(text, placeholder, rich_help_panel=panel, key=key if is_read else "")
+    return cli.option(text, placeholder, rich_help_panel=panel, key=key if is_read else "", sets=key)
 
 
 _cost = partial(_flag, panel=_COSTS)
@@ -43,15 +43,15 @@ class _LoopOptions(cli.Options):
         "platform.nodes", "SPEEDxNODES", "Relative speeds of the nodes' PEs: 1x8,0.5x8.", is_read=False
     )
     technique: str | None = _flag(
-        "application.technique", "WORDS", "Technique, or several: SS,GSS,FAC2.", is_read=False
+        "application.technique", "TECHNIQUES", "Technique, or several: SS,GSS,FAC2.", is_read=False
     )
     model: str | None = _flag(
-        "application.execution.model", "WORDS", "Execution model, or several: cca,dca.", is_read=False
+        "application.execution.model", "MODELS", "Execution model, or several: cca,dca.", is_read=False
     )
     iterations: str | None = _flag(
         "application.iterations.count", "N", "Iterations; for mandelbrot a square."
     )
-    profile: str | None = _flag("application.costs.profile", "WORD", "Costs of iterations.")
+    profile: str | None = _flag("application.costs.profile", "PROFILE", "Costs of iterations.")
     mean: str | None = _flag(
         "application.costs.mean", "TIME", "Their mean; 20 ms for mandelbrot, 0.2 s for psia."
     )
@@ -119,12 +119,13 @@ def loop(options: _LoopOptions) -> None:
     )
     if file is None and not any(key.split(".")[0] == "platform" for key in overrides):
         raise InputError("mlsim loop: no machine; give --pes NODESxPES, e.g. --pes 16x16, or a scenario file")
-    scenarios = [
-        loops.loop_from_mapping({}, overrides | pair)
-        if file is None
-        else loops.load_loop(file, overrides | pair)
-        for pair in loops.choices(techniques, models)
-    ]
+    with options.named():
+        scenarios = [
+            loops.loop_from_mapping({}, overrides | pair)
+            if file is None
+            else loops.load_loop(file, overrides | pair)
+            for pair in loops.choices(techniques, models)
+        ]
     if options.json_:
         quiet()
     for name, given in (("--no-chunks", not options.chunks), ("--otf2", options.otf2)):
@@ -176,10 +177,14 @@ _SHOWN = 12
 class _AdviseOptions(cli.Options):
     source: Path = cli.argument("Scenario of a loop, or the directory of a run, simulated or real.")
     job: int | None = cli.option("Job of the run whose loop is meant.")
-    technique: str | None = cli.option("Techniques to try, with commas. Default: all that can be used.")
-    model: str | None = cli.option("Models to try, with commas. Default: cca, dca, the current one.")
+    technique: str | None = cli.option(
+        "Techniques to try, with commas. Default: all that can be used.", "TECHNIQUES"
+    )
+    model: str | None = cli.option(
+        "Models to try, with commas. Default: cca, dca, the current one.", "MODELS"
+    )
     seeds: int = cli.option("Seeds, where anything is random.", default=5, min=1)
-    run_time: str | None = cli.option("Run time that costs of profile job are made from.")
+    run_time: str | None = cli.option("Run time that costs of profile job are made from.", "TIME")
     calibrated: Path | None = cli.option(
         "What handing out chunks costs: what mlsim mpi calibrate --json has printed. Default: what "
         "the scenario says, or the record shows.",

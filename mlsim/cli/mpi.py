@@ -14,6 +14,7 @@ from mlsim import analysis, experiment
 from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
 from mlsim.cli.command_output import print_json, show
+from mlsim.cli.listen import listen
 from mlsim.errors import InputError
 from mlsim.experiment.result_directories import check_target, complete_or_gone
 from mlsim.mpi import launch, loop_options
@@ -38,6 +39,7 @@ class _RunOptions(cli.Options):
     work: str = cli.option(
         "compute: mandelbrot and psia compute; other profiles, and all with sleep or spin, pass the "
         "time that iterations cost.",
+        "compute|sleep|spin",
         default="compute",
     )
     repetitions: int = cli.option("Number of executions of the loop.", default=1, min=1)
@@ -173,9 +175,9 @@ class _ValidateOptions(cli.Options):
     )
     launcher: Launcher = None
     techniques: str = cli.option(
-        "Techniques, with commas.", "--technique", default="STATIC,GSS,TSS,FAC2,FISS,AF"
+        "Techniques, with commas.", "--technique", "TECHNIQUES", default="STATIC,GSS,TSS,FAC2,FISS,AF"
     )
-    models: str = cli.option("Models, with commas.", "--model", default="cca,dca,hdca")
+    models: str = cli.option("Models, with commas.", "--model", "MODELS", default="cca,dca,hdca")
     delays: str | None = cli.option(
         "Injected delays, with commas: 0,10us,100us. Default: the scenario's.", "--delay"
     )
@@ -269,3 +271,6 @@ def validate(options: _ValidateOptions) -> None:
     show(f"largest error: {worst.error * 100:+.2f} %, {worst.pair.technique} {worst.pair.model}")
     if place is not None:
         print(f"Results: {place.directory}")
+
+
+mpi.command()(listen)

@@ -15,7 +15,7 @@ import typer
 
 from mlsim._files import is_file, read_bytes, read_text
 from mlsim.cli import command_options as cli
-from mlsim.cli import example_cluster
+from mlsim.cli import completion, example_cluster
 from mlsim.cli.command_output import ids_of, new_files, print_json
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment import manifest
@@ -280,7 +280,12 @@ TEMPLATES = {
 
 def init(
     template: Annotated[
-        str, typer.Argument(help=f"Which example: {', '.join(TEMPLATES)}.", metavar="TEMPLATE")
+        str,
+        typer.Argument(
+            help=f"Which example: {', '.join(TEMPLATES)}.",
+            metavar="TEMPLATE",
+            autocompletion=completion.of_words(list(TEMPLATES)),
+        ),
     ] = "quickstart",
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Where; it is made if it is not there.")

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -26,7 +26,7 @@ from mlsim.cli import example_cluster, listing, scenario_files
 from mlsim.cli.doctor import PURPOSES, pmi_of
 from mlsim.cosim.simulation import survey
 from mlsim.errors import InputError
-from mlsim.scenario import CpConfig, load
+from mlsim.scenario import CpConfig, load, scenario_keys
 from mlsim.scenario.scenario_text import parse_text
 from mlsim.scenario.words import Dispatcher
 from tests.cli.conftest import COMMAND, REPOSITORY
@@ -192,6 +192,34 @@ def test_the_doctor_tells_what_is_there(mlsim) -> None:
     assert f"mlsim {package.__version__}" in told
 
 
+def test_options_have_a_line_each_section_by_section(mlsim) -> None:
+    lines = mlsim("list", "options").out.splitlines()
+    assert [line for line in lines if line.endswith(":") and line[0] != " "] == [
+        f"{name}:"
+        for name in ("scenario", "platform", "workload", "batch", "application", "coordination", "output")
+    ]
+    assert sum(line.startswith("  ") for line in lines) == len(scenario_keys.options())
+    (found,) = (line for line in lines if line.startswith("  platform.nodes.N.count (needed) "))
+    assert found.endswith(" Number of nodes")
+    assert [line.split()[0] for line in lines if "backfill=" in line] == ["batch.backfill=none"]
+
+
+def test_options_of_a_section_and_whole_meanings(mlsim) -> None:
+    lines = mlsim("list", "options", "batch.fairshare").out.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == [
+        "batch.fairshare.by=user",
+        "batch.fairshare.half_life=7",
+    ]
+    whole = mlsim("list", "options", "batch.fairshare", "--long").out
+    assert "allowed: user, group" in whole
+    assert [row["key"] for row in json.loads(mlsim("list", "options", "batch.fairshare", "--json").out)] == [
+        "batch.fairshare.by",
+        "batch.fairshare.half_life",
+    ]
+    assert "did you mean 'batch'? allowed: platform, workload, batch," in mlsim("list", "options", "bach").err
+    assert mlsim("list", "policies", "--long").code == 2
+
+
 def test_lists_that_do_not_fit_have_an_entry_a_row(mlsim) -> None:
     out = mlsim("list", "techniques", env={"COLUMNS": "80"}).out
     assert "FAC2\n  meaning: factoring by halves\n" in out
@@ -337,6 +365,50 @@ def test_no_words_of_the_help_are_taken_for_markup() -> None:
     shown = subprocess.run([*COMMAND, "study", "run", "--help"], capture_output=True, text=True, check=True)
     words = " ".join(shown.stdout.replace("│", " ").split())
     assert "[default: (as many as cores, 1 if all is done soon)]" in words
+
+
+def test_the_help_shows_values_by_kind_and_no_types_of_python(capsys) -> None:
+    from typer.main import get_command
+
+    from mlsim.cli.commands import PANELS, program
+
+    def shown(command: Any, path: str, parent: Any = None) -> Iterable[tuple[str, str]]:
+        context = command.make_context(path.split()[-1], [], parent=parent, resilient_parsing=True)
+        print(command.get_help(context))
+        yield path, capsys.readouterr().out
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from shown(inner, f"{path} {name}", context)
+
+    every = dict(shown(get_command(program()), "mlsim"))
+    assert len(every) > 55
+    for path, text in every.items():
+        assert f"Usage: {path} [OPTIONS]" in text
+        assert not re.search(r"<(bool|int|float|str|path|list)", text), path
+    assert re.findall(r"─ ([A-Z][\w ]+) ─", every["mlsim"]) == ["Options", *PANELS]
+    assert re.search(r"--quiet +-q +Print only errors", every["mlsim run"])
+    assert re.search(r"--rca +on\|off\|both +Run with RCA", every["mlsim run"])
+    assert re.search(r"KIND +What to draw. One of gantt, ", every["mlsim plot"])
+    assert not {"rca", "policies", "profiles"} & set(
+        re.findall(r"│ (\w+) ", every["mlsim"] + every["mlsim learn"])
+    )
+    for old, new in OLD_NAMES.items():
+        assert every[old].split("[OPTIONS]", 1)[1].split() == every[new].split("[OPTIONS]", 1)[1].split()
+
+
+OLD_NAMES = {
+    "mlsim rca listen": "mlsim mpi listen",
+    "mlsim learn policies": "mlsim learn delays",
+    "mlsim learn profiles": "mlsim learn energy-samples",
+}
+
+
+def test_the_module_is_the_program() -> None:
+    words = [sys.executable, "-m", "mlsim", "run", "--otu"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "mlsim: --otu: python -m mlsim run has no such option; did you mean '--out'?"
+    )
 
 
 def test_the_doctor_knows_which_option_of_srun_an_open_mpi_needs() -> None:
