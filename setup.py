@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
@@ -36,7 +36,6 @@ class Wheel(bdist_wheel):
     def finalize_options(self) -> None:
         """Refuse a library of other sources."""
         super().finalize_options()
-        self.root_is_pure = not INDEX.exists()
         if INDEX.exists() and not is_of_these_sources():
             sys.exit("the kernel library is not of these sources; build it anew: python -m mlsim._jit build")
 
@@ -46,6 +45,14 @@ class Wheel(bdist_wheel):
             return super().get_tag()
         glibc = json.loads(INDEX.read_text())["glibc"].replace(".", "_")
         return "py3", "none", f"manylinux_{glibc}_{platform.machine()}"
+
+
+class Packages(Distribution):
+    """Packages of one platform if the library is among them, so that a wheel has them at its root."""
+
+    def has_ext_modules(self) -> bool:
+        """Whether a part is compiled."""
+        return INDEX.exists()
 
 
 class Build(build_py):
@@ -61,4 +68,4 @@ class Build(build_py):
             shutil.copytree(Path(__file__).with_name("scenarios"), target, ignore=left_out)
 
 
-setup(cmdclass={"bdist_wheel": Wheel, "build_py": Build})
+setup(distclass=Packages, cmdclass={"bdist_wheel": Wheel, "build_py": Build})

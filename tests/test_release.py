@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -349,6 +351,27 @@ def test_the_sdist_has_what_is_committed_and_builds_again(tmp_path: Path) -> Non
     assert build_dist.missing_in_wheel(tracked, inside) == set()
     assert build_dist.missing_in_wheel(tracked, inside, build_dist.LIBRARY) == set(build_dist.LIBRARY)
     assert {name.partition("/")[0] for name in inside} == {"mlsim", f"mlsim-{mlsim.__version__}.dist-info"}
+    with_library(source)
+    wheel = packed(source, tmp_path, "wheel")
+    assert wheel.name.startswith(f"mlsim-{mlsim.__version__}-py3-none-manylinux_2_28_")
+    with zipfile.ZipFile(wheel) as whole:
+        assert build_dist.missing_in_wheel(tracked, whole.namelist(), build_dist.LIBRARY) == set()
+    with (source / "mlsim/errors.py").open("a") as file:
+        file.write("# changed since the library was built\n")
+    with pytest.raises(AssertionError, match="not of these sources"):
+        packed(source, tmp_path, "wheel")
+
+
+def with_library(source: Path) -> None:
+    """Put a file in the place of a library that was built of these sources."""
+    modules = {}
+    for path in (source / "mlsim").rglob("*.py"):
+        name = ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+        modules[name] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    index, library = (source / name for name in build_dist.LIBRARY)
+    index.parent.mkdir()
+    index.write_text(json.dumps({"modules": modules, "glibc": "2.28"}))
+    library.write_bytes(b"kernels")
 
 
 def packed(source: Path, out: Path, kind: str) -> Path:
