@@ -184,6 +184,9 @@ PlotKind = Literal[
 ]
 
 
+Colouring = Literal["job", "user", "group", "application", "executable", "partition", "queue", "qos"]
+
+
 class _PlotOptions(cli.Options):
     kind: PlotKind = cli.argument("What to draw.")
     runs: list[Path] = cli.argument("Directories of runs or loops.", "RUN...")
@@ -194,6 +197,12 @@ class _PlotOptions(cli.Options):
     width: float = cli.option("Width in mm; a column of a paper has 85.", default=85.0, min=30, max=500)
     height: float | None = cli.option("Height in mm.", show_default="one that suits", min=20, max=500)
     job: int | None = cli.option("Whose loop is drawn.", show_default="the job whose PEs lost most time")
+    colour: Colouring = cli.option(
+        "What the colours of a Gantt chart mean: a job, or all jobs of a user, partition, ...",
+        "--colour",
+        "--color",
+        default="job",
+    )
     tau: cli.Tau = 10.0
 
 
@@ -208,6 +217,9 @@ def plot(options: _PlotOptions) -> None:
     if job is not None and not what.of_loops:
         loops = ", ".join(name for name, other in figures().items() if other.of_loops)
         raise InputError(f"--job: {kind} is not of one loop; it is for {loops}")
+    if options.colour != "job" and kind != "gantt":
+        raise InputError(f"--colour: {kind} has no colours of jobs; it is for gantt")
+    more = {"colour": options.colour} if kind == "gantt" else {}
     with new_files([target]) as (partial,):
         found = comparison.read_for_plot(
             options.runs, _names(options.labels), of_loops=what.of_loops, job=job
@@ -216,7 +228,7 @@ def plot(options: _PlotOptions) -> None:
             raise InputError(
                 f"{kind} shows one run; found {len(found)}: {', '.join(found)}. Name one of them"
             )
-        write_figure(what.draw(found, options.width, options.height, options.tau), partial)
+        write_figure(what.draw(found, options.width, options.height, options.tau, **more), partial)
     print(f"Written: {target}  ({what.meaning})")
 
 

@@ -15,8 +15,9 @@ from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.analysis.formatting import count, number
 from mlsim.analysis.machine_metrics import percent_imbalance
 from mlsim.analysis.plots import chart_style
-from mlsim.analysis.plots.chart_style import Runs, light_grid, line_of, paper_figure, put_legend
+from mlsim.analysis.plots.chart_style import Runs, light_grid, line_of, paper_figure
 from mlsim.analysis.plots.gantt_plot import GAP, SEPARATED, Boxes, Raster
+from mlsim.analysis.plots.legends import number_bands, put_legend
 from mlsim.analysis.plots.paper_runs import draw_rectangles
 from mlsim.record import Chunks, Records
 from mlsim.record.table_blocks import chunk_blocks, n_rows, size_range
@@ -302,7 +303,7 @@ def pe_timeline(records: Records, title: str) -> Figure:
         axis.label(axes)
         axes.set_ylim(pes, 0)
         axes.set_ylabel("PE")
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, steps=[1, 2, 4, 8, 10]))
+        number_bands(axes, pes, 9, [1, 2, 4, 8, 10])
         axes.set_title(f"{title}  ({_pe_facts(records)})")
         _draw_scale(figure, sizes, height)
     return figure
@@ -439,7 +440,7 @@ def loop_timeline(axes: Axes, runs: Runs, _tau: float) -> None:
     bar.set_ticks(marks, labels=[f"{mark:,}" for mark in marks])
     bar.ax.minorticks_off()
     bar.set_label("iterations per chunk")
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    number_bands(axes, _pes_of(records), 8)
     axes.set_ylabel("PE")
 
 
