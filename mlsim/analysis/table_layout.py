@@ -151,24 +151,35 @@ class NumberTable:
         if _total(least) <= width:
             _shrink(widths, least, _total(widths) - width)
             return [dict(enumerate(widths))]
-        keys, units, labels = list(range(self._keys)), self._units(), widths[: self._keys]
-        words = [
-            max((cell_len(word) for text in cells for word in text.split()), default=0) for cells in texts
-        ]
-        for parts, floor in ((least, least[: self._keys]), (words, [_LEAST_PART] * self._keys)):
-            most = max((_total([parts[place] for place in unit]) for unit in units), default=0)
-            _shrink(labels, floor, _total(labels) + _GAP + most - width)
-        room = width - _total(labels) - _GAP
-        for unit in units:  # what is wider than the labels leave is broken at its spaces
-            for place in unit if _total([least[place] for place in unit]) > room else ():
-                least[place] = _widest(texts[place], min(least[place], room))
-        blocks = [[*keys]]
-        for unit in units:
-            together = [labels[place] if place in keys else least[place] for place in (*blocks[-1], *unit)]
-            if len(blocks[-1]) > len(keys) and _total(together) > width:
-                blocks.append([*keys])
-            blocks[-1] += unit
+        labels, floor = widths[: self._keys], least[: self._keys]
+        words = [max(map(cell_len, " ".join(cells).split()), default=0) for cells in texts]
+        units = self._units()
+        # Columns that stay together are not broken, others at their spaces where labels leave no more room.
+        whole = [least if len(unit) > 1 else words for unit in units]
+        for parts, ends in (([least] * len(units), floor), (whole, [_LEAST_PART] * self._keys)):
+            most = (_total([of[place] for place in unit]) for of, unit in zip(parts, units, strict=True))
+            _shrink(labels, ends, _total(labels) + _GAP + max(most, default=0) - width)
+        narrow = [min(pair) for pair in zip(labels, floor, strict=True)]
+        for place in range(self._keys, len(texts)):
+            room = width - _total(narrow) - _GAP
+            if least[place] > room:
+                least[place] = _widest(texts[place], room)
+        packed = [(of, self._packed(units, of, least, width)) for of in (labels, narrow)]
+        labels, blocks = min(packed, key=lambda one: len(one[1]))
         return [self._filled(block, labels, least, widths, width) for block in blocks]
+
+    def _packed(
+        self, units: list[list[int]], labels: list[int], least: list[int], width: int
+    ) -> list[list[int]]:
+        """Return the columns of each block after its labels."""
+        blocks: list[list[int]] = []
+        for unit in units:
+            together = [*labels, *(least[place] for place in (*(blocks[-1] if blocks else ()), *unit))]
+            if blocks and _total(together) <= width:
+                blocks[-1] += unit
+            else:
+                blocks.append([*unit])
+        return blocks or [[]]
 
     def _units(self) -> list[list[int]]:
         """Return the columns after the keys, those together that stay in one block."""
@@ -184,8 +195,8 @@ class NumberTable:
         self, block: list[int], labels: list[int], least: list[int], widths: list[int], width: int
     ) -> dict[int, int]:
         """Return the widths of a block: its columns of text get the space that is left."""
-        found = {place: labels[place] if place < self._keys else least[place] for place in block}
-        for place in block[self._keys :]:
+        found = dict(enumerate(labels)) | {place: least[place] for place in block}
+        for place in block:
             spare = width - _total(list(found.values()))
             found[place] += max(0, min(spare, widths[place] - found[place]))
         return found

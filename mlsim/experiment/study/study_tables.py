@@ -151,12 +151,14 @@ def _number(value: float, write: Callable[[float], str]) -> str:
 
 
 def _cell(spread: Spread, write: Callable[[float], str]) -> str:
-    """Write a mean and beside it its interval, by the wider side, with as many decimals.
+    """Write a mean of three digits or more and beside it its interval, by the wider side, as precisely.
 
     >>> _cell(Spread(5, 123.4, 120.0, 119.3, 127.6), "{:.0f}".format)
     '123 ± 4'
     >>> _cell(Spread(5, 123.4, 120.0, 123.35, 123.46), "{:.0f}".format)
     '123.40 ± 0.06'
+    >>> _cell(Spread(5, 0.68, 0.68, 0.66, 0.70), "{:.3g}".format)
+    '0.680 ± 0.020'
     """
     text = _number(spread.mean, write)
     half = max(spread.mean - spread.low, spread.high - spread.mean)
@@ -165,10 +167,11 @@ def _cell(spread: Spread, write: Callable[[float], str]) -> str:
     if "e" in text:
         return f"{text} ± {half:.2g}"
     decimals = len(text.partition(".")[2])
+    if 0 < abs(spread.mean) < 100:
+        decimals = max(decimals, 2 - math.floor(math.log10(abs(spread.mean))))
     if half < 0.5 * 10.0**-decimals:
         decimals = -math.floor(math.log10(half))
-        text = f"{spread.mean:,.{decimals}f}"
-    return f"{text} ± {half:,.{decimals}f}"
+    return f"{spread.mean:,.{decimals}f} ± {half:,.{decimals}f}"
 
 
 def markdown(table: Table) -> str:

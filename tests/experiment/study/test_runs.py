@@ -91,7 +91,7 @@ def test_tables_show_means_ratios_and_what_others_found(place):
     titles, lines, keys, best = tables["makespan (s)"]
     assert (keys, best) == (1, {(0, 3), (1, 3)})
     assert titles == ["technique", "off", "source", "on", "source"]
-    assert lines == [["STATIC", "110 ± 10", "100", "70 ± 20", "80"], ["SS", "200", "", "150 ± 50", "70"]]
+    assert lines == [["STATIC", "110 ± 10", "100", "70.0 ± 20.0", "80"], ["SS", "200", "", "150 ± 50", "70"]]
     lines = tables["makespan (s) / with rca: off"].lines
     assert lines[0][3:] == ["0.625 ± 0.125", "0.800"]
     assert lines[1][1:] == ["1.000", "", "0.750 ± 0.250", ""]
