@@ -13,7 +13,7 @@ import typer
 
 from mlsim.cli import completion
 from mlsim.cli.command_options import Json
-from mlsim.cli.command_output import print_json, terminal_width
+from mlsim.cli.command_output import print_json, show, terminal_width
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,18 +87,11 @@ def list_(
     if what == "options" and not long:
         _print_short(rows)
         return
-    from rich import box, console, table
+    width = terminal_width()
+    if not sys.stdout.isatty() or _fits(titles, rows, width):
+        from mlsim.analysis.table_layout import NumberTable
 
-    screen = console.Console()
-    width = min(screen.width, terminal_width())
-    if _fits(titles, rows, width):
-        shown = table.Table(box=box.SIMPLE_HEAD)
-        for title in titles:
-            shown.add_column(title, overflow="fold")
-        for row in rows:
-            # Cells are formulas and types: brackets in them are no markup.
-            shown.add_row(*(cell.replace("[", r"\[") for cell in row))
-        screen.print(shown, width=width)
+        show(NumberTable(titles, rows, left=titles, ruled=True))
     else:
         print("\n\n".join(_as_entry(titles, row, width) for row in rows))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
@@ -22,7 +23,7 @@ from jsonschema import Draft202012Validator
 import mlsim as package
 from mlsim.analysis.metric_definitions import LOOP, SUMMARY, Metric
 from mlsim.batch.cp import planning_dispatcher
-from mlsim.cli import example_cluster, listing, scenario_files
+from mlsim.cli import command_output, example_cluster, listing, scenario_files
 from mlsim.cli.doctor import PURPOSES, pmi_of
 from mlsim.cosim.simulation import survey
 from mlsim.errors import InputError
@@ -220,17 +221,39 @@ def test_options_of_a_section_and_whole_meanings(mlsim) -> None:
     assert mlsim("list", "policies", "--long").code == 2
 
 
-def test_lists_that_do_not_fit_have_an_entry_a_row(mlsim) -> None:
-    out = mlsim("list", "techniques", env={"COLUMNS": "80"}).out
+def listed(
+    monkeypatch: pytest.MonkeyPatch, what: Literal["techniques", "policies", "metrics"], width: int
+) -> str:
+    """Return a list as a terminal of this width shows it."""
+    out = io.StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(command_output, "_terminal", [])
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", out)
+        listing.list_(what)
+    return out.getvalue()
+
+
+def test_lists_that_do_not_fit_have_an_entry_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = listed(monkeypatch, "techniques", 80)
     assert "FAC2\n  meaning: factoring by halves\n" in out
     assert max(map(len, out.splitlines())) <= 80
-    assert "FAC2\n" not in mlsim("list", "techniques", env={"COLUMNS": "1000"}).out
+    assert "FAC2\n" not in listed(monkeypatch, "techniques", 1000)
 
 
-def test_lists_fit_into_terminals_that_are_narrower_than_tables(mlsim) -> None:
+def test_lists_fit_into_narrow_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     for what in ("policies", "metrics"):
-        out = mlsim("list", what, env={"COLUMNS": "50"}).out
-        assert max(map(len, out.splitlines())) <= 50
+        assert max(map(len, listed(monkeypatch, what, 50).splitlines())) <= 50
+        assert max(map(len, listed(monkeypatch, what, 90).splitlines())) <= 90
+
+
+def test_in_a_pipe_each_row_of_a_list_is_one_line(mlsim) -> None:
+    lines = mlsim("list", "techniques", env={"COLUMNS": "80"}).out.splitlines()
+    assert len(lines) == 2 + len(listing.rows_of("techniques")[1])
+    assert any(line.startswith("FAC2 ") and "factoring by halves" in line for line in lines)
 
 
 @pytest.mark.parametrize("what", [None, "techniques", "metrics"])
