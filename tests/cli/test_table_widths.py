@@ -49,6 +49,7 @@ COMMANDS = {
     "predictors": "workload predict small.csv",
     "study's tables": "study study.yaml --out study",
 }
+SLOW = ("predictors", "study's tables")
 
 
 class _Terminal(io.StringIO):
@@ -92,7 +93,9 @@ def printed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     return run
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in COMMANDS]
+)
 def test_no_digit_is_cut_in_any_width(name: str, printed: Callable[..., str]) -> None:
     line = COMMANDS[name]
     whole = printed(line, None)
@@ -103,7 +106,7 @@ def test_no_digit_is_cut_in_any_width(name: str, printed: Callable[..., str]) ->
         assert "…" not in shown
 
 
-@pytest.mark.parametrize("name", ["summary and metrics", "many runs", "study's tables"])
+@pytest.mark.parametrize("name", ["summary and metrics", "many runs", "logs"])
 def test_in_a_pipe_no_line_is_wrapped_whatever_the_environment_says(
     name: str, printed: Callable[..., str]
 ) -> None:
@@ -143,6 +146,7 @@ def test_metrics_can_be_named(printed: Callable[..., str]) -> None:
         printed("compare easy none --all --metric makespan", None)
 
 
+@pytest.mark.slow
 def test_a_studys_tables_have_intervals_and_the_best_marked(printed: Callable[..., str], place: Path) -> None:
     text = printed("study study.yaml --out study", None)
     assert re.search(r"\d ± \d", text)
