@@ -9,10 +9,15 @@ Item = TypeVar("Item")
 
 
 class Stage:
-    """A part of the work: ``done`` of ``total`` (None: unknown), or a ``share`` that is computed."""
+    """A part of the work: ``done`` of ``total`` (None: unknown), or a ``share`` that is computed.
 
-    def __init__(self, words: str, total: float | None, share: Callable[[], float] | None) -> None:
-        self.words, self.total, self.share = words, total, share
+    ``apart``: shown by itself, as what precedes the work that it is inside of and takes a time of its own.
+    """
+
+    def __init__(
+        self, words: str, total: float | None, share: Callable[[], float] | None, apart: bool
+    ) -> None:
+        self.words, self.total, self.share, self.apart = words, total, share, apart
         self.done = 0.0
         self.began = time.monotonic()
 
@@ -26,10 +31,10 @@ _stages: list[Stage] = []
 
 @contextmanager
 def stage(
-    words: str, total: float | None = None, share: Callable[[], float] | None = None
+    words: str, total: float | None = None, share: Callable[[], float] | None = None, *, apart: bool = False
 ) -> Iterator[Stage]:
     """Report a :class:`Stage` while the block runs; inside of another, it is a part of its next unit."""
-    own = Stage(words, total, share)
+    own = Stage(words, total, share, apart)
     _stages.append(own)
     try:
         yield own
@@ -57,6 +62,7 @@ def how_far() -> HowFar | None:
     stages = list(_stages)
     if not stages:
         return None
+    stages = stages[max((number for number, one in enumerate(stages) if one.apart), default=0) :]
     # Of stages inside of one another, the outermost that knows its share.
     first = next((number for number, one in enumerate(stages) if one.total or one.share), len(stages) - 1)
     share: float | None = None

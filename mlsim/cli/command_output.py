@@ -255,7 +255,7 @@ def _show_until(ended: threading.Event) -> None:
         while True:
             state = how_far()
             if state is not None:
-                line = _line(state)[: shutil.get_terminal_size().columns - 1]
+                line = progress_line(state)[: shutil.get_terminal_size().columns - 1]
                 sys.stderr.write(f"\r{line}\x1b[K")
                 sys.stderr.flush()
             if ended.wait(_BETWEEN):
@@ -265,12 +265,12 @@ def _show_until(ended: threading.Event) -> None:
         sys.stderr.flush()
 
 
-def _line(state: HowFar) -> str:
+def progress_line(state: HowFar) -> str:
     """Return the progress of an activity as a line.
 
-    >>> _line(HowFar("loops", 0.25, 10.0))
+    >>> progress_line(HowFar("loops", 0.25, 10.0))
     'loops: 25 %, 0:10, about 0:30 left'
-    >>> _line(HowFar("reading log.swf", None, 3725.0))
+    >>> progress_line(HowFar("reading log.swf", None, 3725.0))
     'reading log.swf: 1:02:05'
     """
     if state.share is None:

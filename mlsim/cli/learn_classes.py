@@ -136,8 +136,8 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
     names = [scenario.name for scenario in scenarios]
     if len(set(names)) < len(names):
         raise InputError(f"{', '.join(names)}: each scenario needs a name of its own")
-    gained = Policy.FCFS in policies and any(one.batch.backfill is Backfill.EASY for one in scenarios)
-    check_read(context, {"reference": (gained, "FCFS among --policies, and batch.backfill: easy")})
+    rivals = sum(one.batch.backfill is Backfill.EASY for one in scenarios) * (Policy.FCFS in policies)
+    check_read(context, {"reference": (rivals > 0, "FCFS among --policies, and batch.backfill: easy")})
     dispatchers = ["EASY++", *(name for policy in policies for name in (str(policy), f"{policy}-CI"))]
     others = published_results(options.reference, {"log": names, "dispatcher": dispatchers})
     source = {key: float(value) for key, value in others.items()}
@@ -148,6 +148,8 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
         every = [learning.features_of(log.jobs, log.local, what) for log in followed(logs, work)]
     quality, weeks, variants, gains = [], [], [], []
     with learning_parts.parts_in(out, "learn classes", ", ".join(names), options.jobs) as parts:
+        weekly = sum(int(features.week.max()) for features in every)
+        parts.plan(weekly + len(scenarios) * len(policies) * len(learning.VARIANTS) + rivals)
         for scenario, log, features in zip(scenarios, logs, every, strict=True):
             predicted = learning.predicted_in_parts(
                 parts, log, features, what, trees=options.trees, seed=options.seed

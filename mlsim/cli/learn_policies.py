@@ -134,7 +134,7 @@ def mixed(context: typer.Context, options: _MixedOptions) -> None:
         policy_validation.at_phases(scenario, phases)
     weeks = weeks_of(scenario)
     with learning_parts.parts_in(out, "learn mixed", scenario.name, options.jobs) as parts:
-        found = mixed_policies.learn_mixed(weeks, *train_test, searching, parts)
+        found = mixed_policies.learn_mixed(weeks, *train_test, searching, parts, later=phases)
         _print(found, source)
         if out is not None:
             policy_validation.write_mixed(out, found, scenario)
@@ -312,7 +312,9 @@ def transfer(context: typer.Context, options: _TransferOptions) -> None:
         policy_validation.at_phases(scenario, phases)
     logs = dict(zip(names, map(weeks_of, scenarios), strict=True))
     with learning_parts.parts_in(out, "learn transfer", ", ".join(names), options.jobs) as parts:
-        found = policy_validation.learn_transfer(logs, options.share, searching, parts)
+        found = policy_validation.learn_transfer(
+            logs, options.share, searching, parts, later=2 * phases * len(logs)
+        )
 
         def difference(log: str, learned: str) -> str:
             spread = found.against(log, learned, _REFERENCE)

@@ -147,8 +147,14 @@ def describe(options: _DescribeOptions) -> None:
     if log_format not in ("auto", *FORMATS):
         raise InputError(f"--from {log_format}; allowed: auto, {', '.join(sorted(FORMATS))}")
     paths = [path for path in (options.log, options.other) if path is not None]
-    with new_files([] if picture is None else [picture]) as parts:
-        logs = [log_facts.describe(path, log_format=log_format, lenient=options.lenient) for path in paths]
+    with (
+        new_files([] if picture is None else [picture]) as parts,
+        working("reading logs", len(paths)) as work,
+    ):
+        logs = [
+            log_facts.describe(path, log_format=log_format, lenient=options.lenient)
+            for path in work_progress.followed(paths, work)
+        ]
         if picture is not None:
             log_facts.draw_page(parts[0], logs, picture.suffix.lower()[1:])
     if options.json_:
@@ -300,7 +306,7 @@ def profile(options: _ProfileOptions) -> None:
     if out.suffix.lower() not in (".npy", ".csv"):
         raise InputError(f"--out {out}: a file of type '{out.suffix}'; allowed: .npy, .csv")
     targets = [out, out.with_suffix(".png")] if options.picture else [out]
-    with new_files(targets) as partial_files:
+    with new_files(targets) as partial_files, working(f"iteration costs of {costs.profile}"):
         simulation_demand.check_memory(
             "--iterations", [simulation_demand.Share("--iterations", f"{n:,} iterations", n * 8)], "the costs"
         )

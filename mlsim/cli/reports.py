@@ -45,18 +45,19 @@ def compare(options: _CompareOptions) -> None:
     targets = [target for target in (options.pictures, options.out) if target is not None]
     for target in targets:
         result_directories.check_target(target)
-    found = comparison.compare(
-        *options.runs,
-        labels=_names(options.labels),
-        tau=options.tau,
-        tolerance=options.tolerance,
-        metrics=options.metric or (),
-    )
-    metrics = found.metrics  # which refuses unknown names before anything is written
-    if options.pictures is not None:
-        found.draw(options.pictures)
-    if options.out is not None:
-        found.write(options.out)
+    with working("comparing"):
+        found = comparison.compare(
+            *options.runs,
+            labels=_names(options.labels),
+            tau=options.tau,
+            tolerance=options.tolerance,
+            metrics=options.metric or (),
+        )
+        metrics = found.metrics  # which refuses unknown names before anything is written
+        if options.pictures is not None:
+            found.draw(options.pictures)
+        if options.out is not None:
+            found.write(options.out)
     if options.json_:
         print_json(found.to_dict())
         return
@@ -155,7 +156,7 @@ class _ReportOptions(cli.Options):
 
 def report(options: _ReportOptions) -> None:
     """Write a page on RUNs: summary, jobs, Gantt chart, loops, utilization, waits, comparison; no network."""
-    with new_files([options.out]) as (partial,):
+    with new_files([options.out]) as (partial,), working("writing the page"):
         text = comparison.make_page(
             options.runs,
             labels=_names(options.labels),
@@ -220,7 +221,7 @@ def plot(options: _PlotOptions) -> None:
     if options.colour != "job" and kind != "gantt":
         raise InputError(f"--colour: {kind} has no colours of jobs; it is for gantt")
     more = {"colour": options.colour} if kind == "gantt" else {}
-    with new_files([target]) as (partial,):
+    with new_files([target]) as (partial,), working(f"drawing {kind}"):
         found = comparison.read_for_plot(
             options.runs, _names(options.labels), of_loops=what.of_loops, job=job
         )

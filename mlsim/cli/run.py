@@ -16,9 +16,10 @@ from rich.text import Text
 
 from mlsim import analysis, experiment
 from mlsim._runtime import late, memory
+from mlsim._runtime.work_progress import how_far
 from mlsim.analysis.formatting import duration
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_output import ids_of, print_json, quiet, show
+from mlsim.cli.command_output import ids_of, print_json, progress_line, quiet, show
 from mlsim.errors import InputError
 from mlsim.experiment import result_directories, run_status
 from mlsim.record.table_blocks import value_blocks
@@ -186,10 +187,17 @@ def progress_bar(name: str, shown: bool) -> Iterator[Callable[[run_status.Progre
         return
     from rich import progress
 
+    class State(progress.ProgressColumn):
+        """Jobs and queue; before the first job, the progress of what is prepared."""
+
+        def render(self, task: progress.Task) -> Text:
+            preparing = how_far() if task.total is None else None
+            return Text(task.fields["state"] if preparing is None else progress_line(preparing))
+
     with progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
-        progress.TextColumn("{task.fields[state]}"),
+        State(),
         progress.TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,

@@ -15,6 +15,7 @@ import polars as pl
 from mlsim import __version__
 from mlsim._files import expanded, is_file, read_text
 from mlsim._runtime.forks import check_fork
+from mlsim._runtime.work_progress import followed, stage
 from mlsim.analysis import run_comparison, run_summary
 from mlsim.errors import InputError
 from mlsim.experiment import manifest, result_directories, stored_runs
@@ -218,17 +219,14 @@ def compare(
     names = _names(found, labels)
     if len(found) < 2:
         raise InputError(f"a comparison needs two runs or more; given: {', '.join(names) or 'none'}")
-    return RunComparison(
-        tuple(
+    with stage("reading runs", len(found), apart=True) as work:
+        read = tuple(
             stored_runs.StoredRun(name, run.directory, run.summary, run.records, plain(run.scenario))
             if isinstance(run, Result)
             else stored_runs.read_run(run, name)
-            for run, name in zip(found, names, strict=True)
-        ),
-        tau,
-        tolerance,
-        tuple(metrics),
-    )
+            for run, name in followed(zip(found, names, strict=True), work)
+        )
+    return RunComparison(read, tau, tolerance, tuple(metrics))
 
 
 def _names(runs: Sequence[Result | Path], labels: Sequence[str] | None) -> list[str]:
@@ -267,15 +265,16 @@ def make_page(
     names = _page_names(directories, labels)
     runs: list[PageRun] = []
     others: list[tuple[str, dict[str, Any]]] = []
-    for directory, name in zip(directories, names, strict=True):
-        stored = stored_runs.read_run(directory, name, loops=True)
-        if len(runs) < most_runs:
-            scenario = read_text(_scenario_file(directory), "scenario", _MOST_BYTES)
-            loops = read_loops(stored, most_chunks)
-            summary = stored_runs.summary_of(stored)
-            runs.append(PageRun(stored.label, summary, stored.records, scenario, loops))
-        else:
-            others.append((name, stored_runs.summary_of(stored)))
+    with stage("reading runs", len(names), apart=True) as work:
+        for directory, name in followed(zip(directories, names, strict=True), work):
+            stored = stored_runs.read_run(directory, name, loops=True)
+            if len(runs) < most_runs:
+                scenario = read_text(_scenario_file(directory), "scenario", _MOST_BYTES)
+                loops = read_loops(stored, most_chunks)
+                summary = stored_runs.summary_of(stored)
+                runs.append(PageRun(stored.label, summary, stored.records, scenario, loops))
+            else:
+                others.append((name, stored_runs.summary_of(stored)))
     return page_text(runs, studies, others=others, tolerance=tolerance, version=__version__)
 
 
