@@ -267,6 +267,7 @@ class _ProfileOptions(Options):
     )
     share: str | None = _distribution("bimodal: share of iterations that cost high.", "0..1")
     path: str | None = _distribution("file: the costs to read.", "FILE")
+    column: str | None = _distribution("file: the column of costs, by name or number.", "NAME")
     seed: int = _distribution("Seed of the random numbers; default 0.", "N", default=0, show_default=False)
     size: str | None = _image("Width and height; default 1152.", "PIXELS")
     limit: str | None = _image("Most steps of z; default 1000.", "STEPS")

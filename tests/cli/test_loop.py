@@ -139,6 +139,17 @@ def test_bad_input_is_one_clear_message(mlsim, small: Path, options, words):
     assert names(small) == before
 
 
+def test_a_column_of_the_costs_is_chosen(mlsim, small: Path):
+    (small / "costs.csv").write_text("node,seconds\n1,0.5\n2,0.25\n")
+    loop = "loop", "--pes", "1x2", "--profile", "file", "--costs", "costs.csv", "--json"
+    for column, total in ((("--column", "node"), 3.0), (("--column", "2"), 0.75), ((), 0.75)):
+        assert facts(mlsim(*loop, *column))[0]["busy"] == pytest.approx(total)
+    (small / "costs.csv").write_text("1,0.5\n2,0.25\n")
+    done = mlsim(*loop)
+    assert done.code == 2
+    assert "costs.csv:1: 2 columns, 1 (1, 2), 2 (0.5, 0.25): which one holds the costs?" in done.err
+
+
 def test_a_loop_needs_a_machine_and_costs_a_run_time(mlsim):
     assert "--pes" in mlsim("loop", "--profile", "constant", "--mean", "1ms").err
     assert "--speeds" in mlsim("loop", "small.yaml", "--speeds", "1x4").err
