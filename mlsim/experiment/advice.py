@@ -201,7 +201,7 @@ def _variations(
     if simulations > _MOST_SIMULATIONS:
         raise InputError(
             f"seeds: {seeds:,}: {simulations:,} simulations, of {pairs} choices with {len(factors)} costs of "
-            f"handing out; allowed: {_MOST_SIMULATIONS:,}; try fewer seeds, techniques or models"
+            f"scheduling; allowed: {_MOST_SIMULATIONS:,}; try fewer seeds, techniques or models"
         )
     return [
         *(Variation(seed, factor) for factor in factors for seed in chosen),

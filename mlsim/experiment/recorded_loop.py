@@ -225,7 +225,7 @@ def _row_of(directory: Path, records: Records, job: int | None) -> int:
         if len(with_loops) > 1:
             first = records.jobs.job_id[with_loops[:5]].tolist()
             raise InputError(
-                f"{directory}: {len(with_loops)} jobs executed loops; say which with --job, such as {first}"
+                f"{directory}: {len(with_loops)} jobs executed loops; choose one with --job, such as {first}"
             )
         return int(with_loops[0])
     found = [row for row in with_loops.tolist() if records.jobs.job_id[row] == job]

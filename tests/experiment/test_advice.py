@@ -140,7 +140,7 @@ def test_a_job_of_a_run_is_advised_on_its_own_nodes(tmp_path: Path) -> None:
     }
     content["application"] = {**LOOP["application"], "model": "loop"}
     run = mlsim.run(content, out=tmp_path / "run")
-    with pytest.raises(InputError, match=r"2 jobs executed loops; say which with --job, such as \[7, 8\]"):
+    with pytest.raises(InputError, match=r"2 jobs executed loops; choose one with --job, such as \[7, 8\]"):
         recorded_loop(tmp_path / "run")
     with pytest.raises(InputError, match="--job 9: no job of that number"):
         recorded_loop(tmp_path / "run", 9)
