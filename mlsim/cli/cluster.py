@@ -113,10 +113,10 @@ _TRIAL = {
     "real makespan (s)": "real s",
     "on/off": "on/off",
     "simulated (s)": "simulated s",
-    "on/off simulated": "on/off",
+    "on/off simulated": "simulated on/off",
     "with launches (s)": "launched s",
-    "with launches/real": "/ real",
-    "on/off with launches": "on/off",
+    "with launches/real": "launched / real",
+    "on/off with launches": "launched on/off",
 }
 
 
