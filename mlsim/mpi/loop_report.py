@@ -223,8 +223,9 @@ def gather_rows(gathered: Gathered) -> ChunkRows | None:
     pe = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(numbers) for numbers, _ in blocks])
     numbers, times = map(np.concatenate, zip(*blocks, strict=True))
     order = np.lexsort((pe, times[:, 1]))
-    first, size, step = numbers[order].T
-    requested, start, end = times[order].T
+    # Contiguous, as columns of simulated loops: the kernels that sort them are built for such.
+    first, size, step = np.ascontiguousarray(numbers[order].T)
+    requested, start, end = np.ascontiguousarray(times[order].T)
     return ChunkRows(pe[order], step, first, size, requested, start, end)
 
 
