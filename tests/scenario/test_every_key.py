@@ -516,10 +516,10 @@ def results(directory: Path, overrides: Keys) -> dict[str, Any]:
 
 def columns_of(records: Records) -> dict[str, Any]:
     """Give every column of every table, as bytes where it is an array."""
-    told = {}
+    told = {"calendar": repr(records.calendar)}
     for table in dataclasses.fields(records):
         rows = getattr(records, table.name)
-        for column in dataclasses.fields(rows):
+        for column in () if table.name == "calendar" else dataclasses.fields(rows):
             value = getattr(rows, column.name)
             plain = isinstance(value, np.ndarray) and value.dtype != object
             told[f"{table.name}.{column.name}"] = value.tobytes() if plain else repr(value)

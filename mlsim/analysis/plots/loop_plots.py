@@ -420,8 +420,7 @@ def loop_timeline(axes: Axes, runs: Runs, _tau: float) -> None:
     began, ended = float(records.jobs.start_time[job]), float(records.jobs.end_time[job])
     axis = chart_style.span_axis(ended - began)
     low, high = int(chunks.size.min()), int(chunks.size.max())
-    palette, scale = chart_style.scale_palette(), np.log(high / low) or 1.0
-    colours = np.rint(np.log(chunks.size / low) / scale * (len(palette) - 1)).astype(np.int64)
+    palette, colours = chart_style.scale_palette(), _colours(chunks.size.astype(np.float64), low, high)
     top = chunks.pe.astype(np.float64)
     drawn = Boxes(np.arange(len(top)), top, top + 1.0, np.ones(len(top)))
     axes.set_ylim(_pes_of(records), 0)
@@ -434,7 +433,9 @@ def loop_timeline(axes: Axes, runs: Runs, _tau: float) -> None:
         axes.axvline(float(finish.mean()) / axis.seconds, label=words, **look)
         put_legend(axes)
     norm = LogNorm(low, high if high > low else low * 1.001)
-    colour_map = ScalarMappable(norm, ListedColormap(palette))
+    colour_map = ScalarMappable(
+        norm, ListedColormap(palette[_colours(np.geomspace(low, high, 256), low, high)])
+    )
     bar = axes.figure.colorbar(colour_map, ax=axes, pad=0.02, fraction=0.08, aspect=25)
     marks = sorted({low, high, *(10**k for k in range(8) if low < 10**k < high)})
     bar.set_ticks(marks, labels=[f"{mark:,}" for mark in marks])
