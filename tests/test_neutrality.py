@@ -343,6 +343,7 @@ def test_nothing_of_the_libraries_is_replaced(found: dict[str, Any]) -> None:
     assert found["names"] == []
 
 
+@pytest.mark.slow
 @needs_numba
 def test_the_process_is_left_as_it_was(found: dict[str, Any]) -> None:
     assert found["settings"] == {}

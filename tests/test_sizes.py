@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "mlsim"
-LONGEST = 120
+LONGEST = 80
 """Lines of a function, signature and docstring included."""
 
 

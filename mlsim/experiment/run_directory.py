@@ -217,13 +217,15 @@ def versions() -> dict[str, str]:
 
 def _draw(place: Place, directory: Path, result: Result) -> None:
     for kind in ("gantt", "utilization"):
+        if kind != "gantt":
+            _tidy(result.records)
         with place.extra(directory / f"{kind}.png") as path:
             load_matplotlib()
-            from mlsim.analysis import plots
+            with importing():
+                from mlsim.analysis import plots
 
             draw = plots.gantt if kind == "gantt" else plots.utilization_over_time
             plots.write_picture(draw(result.records, result.scenario.name), path)
-        _tidy(result.records)
 
 
 def _tidy(records: Records) -> None:

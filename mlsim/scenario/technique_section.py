@@ -293,7 +293,7 @@ def wrong_levels(
 
     Examples
     --------
-    >>> next(wrong_levels("GSS+SS", ExecutionModel.DCA, nowait=False))
+    >>> next(wrong_levels("GSS+SS", words.ExecutionModel.DCA, nowait=False))
     'GSS+SS names two, and model dca has one level; allowed: one, or models hmw, hdca, mpi+openmp'
     """
     known = properties or properties_of(model)

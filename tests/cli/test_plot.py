@@ -75,6 +75,7 @@ def test_colours_of_a_gantt_chart_are_explained(runs: Path, tmp_path: Path) -> N
         assert picture.size[1] == pytest.approx(50 / 25.4 * 300, abs=1)  # with any legend
 
 
+@pytest.mark.slow
 def test_png_and_pdf_have_the_size_that_was_asked_for(runs: Path, tmp_path: Path) -> None:
     plot("queue", runs / "GSS", "-o", tmp_path / "queue.png", "--width", 120, "--height", 50)
     with Image.open(tmp_path / "queue.png") as picture:

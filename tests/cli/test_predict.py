@@ -34,6 +34,7 @@ def log(small):
     return small
 
 
+@pytest.mark.slow
 def test_the_table_of_all_predictors(mlsim, log):
     out = mlsim("workload", "predict", "log.csv").out
     assert "4 jobs" in out

@@ -83,6 +83,7 @@ def test_the_gantt_chart_shows_every_rectangle_of_the_run(page: Page, runs: Path
     assert page.problems() == []
 
 
+@pytest.mark.slow
 def test_pixels_have_the_colours_of_the_jobs_that_hold_the_nodes(page: Page) -> None:
     """In the middle of the longest stay."""
     found = page.evaluate("""(() => {

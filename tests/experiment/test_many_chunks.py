@@ -84,6 +84,7 @@ def test_a_run_with_many_chunks(tmp_path: Path, small_blocks: Callable[[], None]
     assert checked.exit_code == 0, checked.output
 
 
+@pytest.mark.slow
 def test_a_loop_alone_with_many_chunks(tmp_path: Path, small_blocks: Callable[[], None]) -> None:
     loop = loop_from_mapping(
         {"platform": MACHINE, "application": APPLICATION, "output": {"trace": "chunks", "csv": True}}

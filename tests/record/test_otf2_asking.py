@@ -141,6 +141,7 @@ def test_requests_wait_while_their_master_is_busy(technique: str, data: st.DataO
     assert spans(trace, "request") == [row for row in waits(log) if row[0] > 0]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(data=st.data(), technique=TECHNIQUES)
 def test_threads_wait(technique: str, data: st.DataObject) -> None:
