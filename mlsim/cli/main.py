@@ -46,7 +46,6 @@ _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")  # set by launchers of
 _RESEND_SECONDS = 0.05
 _PATIENCE = 1.0  # Seconds that compiled code may take to return to Python after a signal
 _INTERRUPTED = "mlsim: interrupted; no partial files are left"
-_WATCH = "mlsim-signals"
 _ends_now = threading.Event()
 
 
@@ -144,7 +143,7 @@ def _watch() -> None:
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # a child's signals are its own
-    threading.Thread(target=_end_if_stuck, args=(reading,), name=_WATCH, daemon=True).start()
+    threading.Thread(target=_end_if_stuck, args=(reading,), name="mlsim-signals", daemon=True).start()
 
 
 def _end_if_stuck(reading: int) -> None:
@@ -191,7 +190,8 @@ def _may_end_at_once() -> bool:
         or sys.getprofile() is not None
         or (monitoring is not None and any(monitoring.get_tool(number) for number in range(6)))
     )
-    others = [thread for thread in threading.enumerate() if thread.name != _WATCH]
-    alone = others == [threading.main_thread()] == [threading.current_thread()]
+    # No daemon counts: Python waits for none, and threads of Polars that have called Python look like one.
+    waited_for = [thread for thread in threading.enumerate() if not thread.daemon]
+    alone = waited_for == [threading.main_thread()] == [threading.current_thread()]
     by_user = plugins is not None and plugins.any_loaded()
     return alone and not (looks_on or by_user or "mpi4py" in sys.modules)

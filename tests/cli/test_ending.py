@@ -51,6 +51,15 @@ def test_a_command_ends_at_once_when_all_is_written() -> None:
     assert told("") == ["printed", "registered"]
 
 
+def test_a_command_that_wrote_tables_ends_at_once() -> None:
+    """Threads of Polars ask for the frames, and are threads to Python from then on."""
+    write = "import io, threading, polars as pl; from mlsim._files.parquet import write_frames; "
+    write += (
+        "write_frames(io.BytesIO(), (threading.current_thread() and pl.DataFrame({'a': [1]}) for _ in 'ab'))"
+    )
+    assert told(write) == ["printed", "registered"]
+
+
 @pytest.mark.parametrize(
     "before",
     [
