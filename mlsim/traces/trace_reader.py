@@ -66,6 +66,10 @@ def check_apart(anchor: Path) -> None:
         raise InputError(f"{named(anchor)}: is damaged: reading it ends the process that does so")
 
 
+def _defined(locations: Sequence[Any]) -> int:
+    return sum(location.number_of_events for location in locations)
+
+
 class Trace:
     """A trace that is open: its definitions, and its events, with a bound on memory and open files."""
 
@@ -80,10 +84,9 @@ class Trace:
     def parts(self) -> Iterator[tuple[Sequence[Any], Iterator[tuple[Any, Any]]]]:
         """Yield locations, as many as may be open at once, with their events, which are in order of time."""
         locations = list(self.definitions.locations)
-        total = sum(location.number_of_events for location in locations)
-        with stage("reading events", total) as work:
+        with stage("reading events", _defined(locations)) as work:
             for some, events in self._parts(locations):
-                yield some, self._followed(work, events)
+                yield some, self._followed(work, events, _defined(some))
 
     def _parts(self, locations: list[Any]) -> Iterator[tuple[Sequence[Any], Iterator[tuple[Any, Any]]]]:
         import _otf2
@@ -104,14 +107,23 @@ class Trace:
         for _, events in self.parts():
             yield from events
 
-    def _followed(self, work: Stage, events: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    def _followed(
+        self, work: Stage, events: Iterator[tuple[Any, Any]], defined: int
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield events; InputError if there are fewer than defined, as in a file that ends between two."""
+        read = 0
         while True:
             with postponed:  # events come by callbacks of the library
                 found = next(events, None)
             if found is None:
-                return
+                break
+            read += 1
             work.done += 1
             yield found
+        if read < defined:
+            raise InputError(
+                f"{named(self._anchor)}: cannot be read to its end: has {read:,} of {defined:,} events"
+            )
 
     def _events_of(self, locations: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         import _otf2

@@ -301,6 +301,20 @@ def test_damage_is_told(trace, tmp_path, monkeypatch, command, harm):
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.slow
+def test_a_file_of_events_that_ends_anywhere_is_told(trace, tmp_path, monkeypatch):
+    """The library reads a file that ends between two events without an error: four in a hundred lengths."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(trace, tmp_path / "trace")
+    largest = max((tmp_path / "trace" / "traces").glob("*.evt"), key=lambda file: file.stat().st_size)
+    whole = largest.read_bytes()
+    for length in range(len(whole) // 2 - 50, len(whole) // 2 + 50):
+        largest.write_bytes(whole[:length])
+        code, text = said("info", tmp_path / "trace")
+        assert code != 0, length
+        assert "cannot be read to its end" in text or "is damaged" in text
+
+
 def test_jobs_to_show_that_the_workload_lacks_are_refused_before_the_run():
     block = SimpleNamespace(job_id=np.array([1, 2, 5]), submit_time=np.zeros(3), run_time=np.ones(3))
     workload: Any = SimpleNamespace(blocks=lambda: [block, block])
