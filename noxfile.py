@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from pathlib import Path
+
 import nox
 
-PYTHONS = ["3.11", "3.12", "3.13"]
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 CONSTRAINED = "3.11"
 """The Python whose exact versions are in constraints.txt."""
 _WITHOUT_TRACES_AND_MPI = (
@@ -48,6 +52,24 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", "-n", "auto", "-m", "not mpi and not otf2 and not slurm", *chosen)
 
 
+def newest_of_all() -> list[str]:
+    """Return the packages that mlsim requires to simulate and compile, without their bounds."""
+    project = tomllib.loads(Path(__file__).with_name("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = [*project["dependencies"], *project["optional-dependencies"]["jit"]]
+    return [re.sub(r"[<>=][^;]*", "", line, count=1) for line in required]
+
+
+@nox.session(python=PYTHONS[-1])
+def newest(session: nox.Session) -> None:
+    """Test the newest release of every dependency, which pyproject.toml may not allow yet."""
+    session.install("--editable", ".", *_WITHOUT_TRACES_AND_MPI)
+    session.install("--upgrade", "--upgrade-strategy", "eager", *newest_of_all(), *_WITHOUT_TRACES_AND_MPI)
+    session.run("pip", "list")
+    chosen = session.posargs or ["tests/scenario", "tests/batch", "tests/application", "tests/workload"]
+    more = ["tests/analysis", "tests/cli", "tests/experiment", "tests/record"]
+    session.run("pytest", "-n", "auto", "-m", "not mpi and not otf2 and not slurm", *chosen, *more)
+
+
 @nox.session(name="newest-numba", python=PYTHONS[-1])
 def newest_numba(session: nox.Session) -> None:
     """Test what is compiled under the newest Numba, which pyproject.toml may not allow yet."""
@@ -72,5 +94,6 @@ def coverage(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 def wheel(session: nox.Session) -> None:
     """Try a wheel in an empty environment, without the checkout."""
+    session.install("--editable", ".[jit]", "build")
     words = [] if session.python == CONSTRAINED else ["--constraint", "/dev/null"]
     session.run("python", "tools/try_wheel.py", *words)

@@ -6,11 +6,13 @@
 import hashlib
 import json
 import platform
+import shutil
 import sys
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
 
 INDEX = Path(__file__).with_name("mlsim") / "_jit" / "built" / "kernels.json"
 
@@ -34,7 +36,6 @@ class Wheel(bdist_wheel):
     def finalize_options(self) -> None:
         """Refuse a library of other sources."""
         super().finalize_options()
-        self.root_is_pure = not INDEX.exists()
         if INDEX.exists() and not is_of_these_sources():
             sys.exit("the kernel library is not of these sources; build it anew: python -m mlsim._jit build")
 
@@ -46,4 +47,25 @@ class Wheel(bdist_wheel):
         return "py3", "none", f"manylinux_{glibc}_{platform.machine()}"
 
 
-setup(cmdclass={"bdist_wheel": Wheel})
+class Packages(Distribution):
+    """Packages of one platform if the library is among them, so that a wheel has them at its root."""
+
+    def has_ext_modules(self) -> bool:
+        """Whether a part is compiled."""
+        return INDEX.exists()
+
+
+class Build(build_py):
+    """A package with the scenarios of the repository, which ``mlsim init`` writes."""
+
+    def run(self) -> None:
+        """Copy them among the templates; an editable installation reads them where they are."""
+        super().run()
+        if not self.editable_mode:
+            target = Path(self.build_lib) / "mlsim" / "cli" / "templates" / "scenarios"
+            shutil.rmtree(target, ignore_errors=True)
+            left_out = shutil.ignore_patterns("*.md", "*.png", "*.swf.gz", "__pycache__", "runs")
+            shutil.copytree(Path(__file__).with_name("scenarios"), target, ignore=left_out)
+
+
+setup(distclass=Packages, cmdclass={"bdist_wheel": Wheel, "build_py": Build})

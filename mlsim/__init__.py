@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mlsim.experiment import Result, RunComparison, compare, run
     from mlsim.scenario import Scenario, load
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "InputError",

@@ -15,8 +15,8 @@ from mlsim.analysis.machine_metrics import busy_seconds
 from mlsim.analysis.plots.chart_style import time_axis
 from mlsim.analysis.plots.utilization_plot import busy_share
 from mlsim.cosim import simulation
-from mlsim.experiment.advice import recorded_loop
 from mlsim.experiment.comparison import read_for_plot
+from mlsim.experiment.recorded_loop import recorded_loop
 from mlsim.record import JobState, MessageKind, Records
 from mlsim.record.derived_times import restarts
 from mlsim.record.otf2 import Selection, TraceOptions, write_otf2

@@ -49,6 +49,17 @@ def test_what_stays_slower_is_believed_after_three_rounds() -> None:
     assert "+11.0" in str(row)
 
 
+def test_a_comment_shows_what_is_slower_and_what_was_not_compared() -> None:
+    slow = against_release.Row("EASY", [Cost(1.5, 1.0, 90.0)], [Cost(1.0, 1.0, 100.0)])
+    same = against_release.Row("FCFS", [Cost(1.0, 1.0, 100.0)], [Cost(1.0, 1.0, 100.0)])
+    text = against_release.markdown("main", [slow, same], ["a loop"], 10.0)
+    assert "**1 slower by more than 10 %**" in text
+    assert "| EASY | 1.00 | 1.50 | **+50.0** | 100 | 90 | -10.0 |" in text
+    assert "| FCFS | 1.00 | 1.00 | +0.0 | 100 | 100 | +0.0 |" in text
+    assert "main cannot run them: a loop." in text
+    assert ": none slower by more than 10 %." in against_release.markdown("main", [same], [], 10.0)
+
+
 @pytest.mark.slow
 def test_every_command_ends_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLSIM_TRACES", "")

@@ -13,7 +13,7 @@ pytest.importorskip("towncrier", reason="towncrier is not installed")
 
 ROOT = Path(__file__).resolve().parents[1]
 CHANGES = ROOT / "changes"
-KINDS = ("added", "changed", "fixed", "removed")
+KINDS = ("highlight", "added", "changed", "fixed", "removed")
 FRAGMENTS = sorted(path for path in CHANGES.glob("*") if path.name != "README.md")
 
 

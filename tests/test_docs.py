@@ -10,10 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+import mlsim
 from tools.site import reference
 
 REPOSITORY = Path(__file__).parents[1]
@@ -198,6 +201,69 @@ def test_headlines_are_those_of_the_studies() -> None:
             assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d]|\.\d)", study), f"{name}: {number}"
     told = set(re.findall(r"studies/([\w-]+)/README", page.read_text(encoding="utf-8")))
     assert told <= studies
+
+
+def test_numbers_of_reading_a_run_are_those_of_the_run() -> None:
+    """The page explains one run: every number of it that the run decides is held here, as the page has it."""
+    scenario = REPOSITORY / "scenarios" / "quickstart.yaml"
+    run = mlsim.run(scenario, {"output.trace": "none"})
+    fac2 = mlsim.run(scenario, {"output.trace": "none", "application.technique": "FAC2"})
+    jobs, wait, summary = run.jobs, run.summary["wait_time"], run.summary
+    job16, last = (jobs.row(by_predicate=pl.col("job_id") == job, named=True) for job in (16, 179))
+    loop16, balanced16 = (
+        found.table("loops").row(by_predicate=pl.col("job_id") == 16, named=True) for found in (run, fac2)
+    )
+    held = run.table("occupancy").filter(pl.col("job_id") == 16)["end_time"]
+    longest = jobs.sort("wait_time", descending=True).head(8)
+    wide = jobs.filter(pl.col("processors") >= 64)["wait_time"]
+    others = jobs.filter(pl.col("processors") < 64)["wait_time"]
+    changes = [(t, 1) for t in jobs["submit_time"]] + [(t, -1) for t in jobs["start_time"]]
+    lengths = list(accumulate(change for _, change in sorted(changes)))
+    peak = sorted(changes)[lengths.index(max(lengths))][0]
+    shares = summary["utilization"]
+    idle = (shares["allocated"] - shares["busy"]) / shares["allocated"]
+    trace_busy = run.table("loops")["busy"].sum()
+    slowdown, given = summary["slowdown"], summary["coordination"]
+    steps = summary["loops"]["steps"]
+    expected = [
+        f"submitted at {job16['submit_time'] / 60:.0f} min and starts at {_clock(job16['start_time'])}",
+        f"released from {_clock(held.min())} on",
+        f"continues on the slow nodes until {_clock(held.max())}",
+        f"from {_clock(last['start_time'])} on, when job 179 starts. "
+        f"It runs until {_clock(last['end_time'])}",
+        f"{shares['allocated']:.1%} of the cores are\nallocated and {shares['busy']:.1%} busy, so "
+        f"{shares['allocated'] - shares['busy']:.1%} of the machine",
+        f"longest at {_clock(peak)}, with {max(lengths)} jobs",
+        f"| {summary['makespan']:,.0f} s |",
+        f"mean {wait['mean']:,.0f} s, median {wait['median']:,.0f} s, p90 {wait['p90']:,.0f} s",
+        f"mean {slowdown['mean']:.1f}, p99 {slowdown['p99']:.1f}",
+        f"mean {summary['loops']['imbalance']['mean']:.1f} % | share of a loop's time",
+        f"{given['releases']} nodes released early by {given['jobs_releasing']} jobs, "
+        f"{given['released_node_seconds'] / 3600:.1f} node-hours",
+        f"is the imbalance, {1 - loop16['mean_finish'] / loop16['max_finish']:.1%}.",
+        f"is {loop16['mean_finish']:,.0f} s of {loop16['max_finish']:,.0f} s",
+        f"takes {balanced16['max_finish']:,.0f} s, with an imbalance of "
+        f"{1 - balanced16['mean_finish'] / balanced16['max_finish']:.1%}; "
+        f"the mean finish time is {balanced16['mean_finish']:,.0f} s",
+        f"its {balanced16['steps']:,} chunks",
+        f"Job {longest['job_id'][0]} waits longest, {longest['wait_time'][0]:,.0f} s for 8 nodes",
+        f"The {len(wide)} jobs of this size wait {wide.mean():,.0f} s on average, "
+        f"all others {others.mean():,.0f} s",
+        f"`chunk` has {steps:,} visits and {trace_busy:,.0f} s",
+        f"By the summary, (80.1 - 69.1) / 80.1 = {idle:.1%}",
+        f"= {988_482 / (trace_busy + 988_482):.1%}. By the summary",
+    ]
+    text = (REPOSITORY / "docs" / "reading-a-run.md").read_text().replace(" %", "%")
+    missing = [words for words in expected if words.replace(" %", "%") not in text]
+    assert not missing
+    assert (longest["processors"] >= 64).sum() == 7
+    starts = jobs.filter(pl.col("start_time").is_between(held.min(), held.min() + 60))
+    assert len(starts) == 8
+
+
+def _clock(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min"
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
+TUTORIAL = (REPOSITORY / "docs/tutorial.md").read_text()
 COMMANDS = [
     line
     for block in re.findall(r"```sh\n(.*?)```", README, re.S)
@@ -85,10 +86,24 @@ def test_links_lead_somewhere():
         assert (REPOSITORY / target).exists(), target
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
+def test_figures_of_the_reasons_are_those_of_the_pages_that_they_name(name: str) -> None:
+    page = REPOSITORY / name
+    reasons = re.findall(r"^- \*\*(.+?)\*\*(.*?)(?=\n- |\n\n)", page.read_text(), re.M | re.S)[:3]
+    assert len(reasons) == 3
+    for _, text in reasons:
+        (link,) = re.findall(r"\]\(([\w/.-]+)\)", text)
+        source = (page.parent / link).read_text()
+        numbers = re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?", text)
+        assert len(numbers) >= 3
+        for number in numbers:
+            assert re.search(rf"(?<![\d.,]){re.escape(number)}(?!\d|[.,]\d)", source), f"{link}: {number}"
+
+
 def test_the_table_of_the_tour_is_what_the_runs_give():
     import mlsim
 
-    rows = re.findall(r"^\| (.*quickstart.yaml.*|as it is.*|`\w+\.\w+=.*) \|$", README, re.M)[1:]
+    rows = re.findall(r"^\| (.*quickstart.yaml.*|as it is.*|`\w+\.\w+=.*) \|$", TUTORIAL, re.M)[1:]
     assert len(rows) == 4
     for row in rows:
         name, *numbers = (cell.strip() for cell in row.split("|"))

@@ -1,11 +1,11 @@
-"""Build a wheel of what is committed, install it into an empty environment, and take the tour there.
+"""Install a wheel into an empty environment, and take the tour there.
 
-Usage: python tools/try_wheel.py [--python PYTHON] [--constraint FILE]
+Usage: python tools/try_wheel.py [--wheel FILE] [--python PYTHON] [--constraint FILE]
 
-The wheel has the kernel library, which is built first: the environment has no Numba, and no command of the
-tour compiles. Environment and tour lie in a temporary directory, without the checkout on any path. Prints the
-size of the core install and the CPU seconds of each command. Ends with 1 if a command fails, if the core
-install has more than 380 MB, or if Numba is in it.
+Without a file, build_dist.py builds the wheel of what is committed. It has the kernel library: no Numba is
+installed, and no command of the tour compiles. Environment and tour lie in a temporary directory, without the
+checkout on any path. Prints the size of the core install and the CPU seconds of each command. Ends with 1 if
+a command fails, if the core install has more than 380 MB, or if Numba is in it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import build_dist
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 MOST_MB = 380
@@ -28,6 +30,17 @@ TOUR = (
     ("run", "quickstart.yaml", "--set", "coordination.rca=off", "--out", "runs/two"),
     ("report", "runs/one", "runs/two", "-o", "report.html"),
     ("plot", "gantt", "runs/one", "-o", "gantt.pdf"),
+    ("init", "researcher", "-o", "researcher"),
+    ("study", "researcher/policies.yaml", "--dry-run"),
+    ("init", "operator", "-o", "operator"),
+    ("run", "operator/cluster.yaml", "--out", "runs/cluster"),
+    ("init", "developer", "-o", "developer"),
+    ("loop", "developer/loop.yaml", "--technique", "STATIC,FAC2"),
+    ("init", "paper", "-o", "paper"),
+    ("study", "paper/study.yaml", "--dry-run"),
+    ("init", "scenarios"),
+    ("check", "scenarios/quickstart.yaml"),
+    ("study", "scenarios/studies/hierarchical", "--dry-run"),
     ("init", "policy", "-o", "policy"),
     ("run", "policy/policy.yaml", "--out", "runs/policy"),
     ("loop", "--profile", "constant", "--mean", "1ms", "--iterations", "1000", "--pes", "4"),
@@ -42,24 +55,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--wheel", type=Path, metavar="FILE", help="default: built of what is committed")
     parser.add_argument("--python", default=sys.executable, help="the Python of the environment")
     parser.add_argument("--constraint", default=str(REPOSITORY / "constraints.txt"))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mlsim-wheel-") as place:
-        return _try(Path(place), given.python, given.constraint)
+        wheel = given.wheel.resolve() if given.wheel else build_dist.build(Path(place))[1]
+        return _try(wheel, Path(place), given.python, given.constraint)
 
 
-def _try(place: Path, python: str, constraint: str) -> int:
-    checkout = place / "checkout"
-    _do(["git", "clone", "--quiet", "--no-hardlinks", str(REPOSITORY), str(checkout)], place)
+def _try(wheel: Path, place: Path, python: str, constraint: str) -> int:
     _do([python, "-m", "venv", str(place / "venv")], place)
     inside = place / "venv" / ("Scripts" if os.name == "nt" else "bin")
     pip = [str(inside / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     before = _megabytes(place / "venv")
-    _do([sys.executable, "-m", "mlsim._jit", "build"], checkout)
-    _do([*pip, "wheel", "--no-deps", "--wheel-dir", str(place), str(checkout)], place)
-    (wheel,) = place.glob("mlsim-*.whl")
-    _do([*pip, "install", "--no-compile", "--constraint", constraint, str(wheel)], place)
+    _do([*pip, "install", "--no-compile", "--constraint", str(Path(constraint).resolve()), str(wheel)], place)
     size = _megabytes(place / "venv") - before
     print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB; the core install takes {size:.0f} MB")
     tour = place / "tour"

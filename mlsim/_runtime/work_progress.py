@@ -1,5 +1,6 @@
 """Progress of the current work: reported by the code that does it, read by the command that shows it."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,10 +10,15 @@ Item = TypeVar("Item")
 
 
 class Stage:
-    """A part of the work: ``done`` of ``total`` (None: unknown), or a ``share`` that is computed."""
+    """A part of the work: ``done`` of ``total`` (None: unknown), or a ``share`` that is computed.
 
-    def __init__(self, words: str, total: float | None, share: Callable[[], float] | None) -> None:
-        self.words, self.total, self.share = words, total, share
+    ``apart``: shown by itself, as what precedes the work that it is inside of and takes a time of its own.
+    """
+
+    def __init__(
+        self, words: str, total: float | None, share: Callable[[], float] | None, apart: bool
+    ) -> None:
+        self.words, self.total, self.share, self.apart = words, total, share, apart
         self.done = 0.0
         self.began = time.monotonic()
 
@@ -26,10 +32,10 @@ _stages: list[Stage] = []
 
 @contextmanager
 def stage(
-    words: str, total: float | None = None, share: Callable[[], float] | None = None
+    words: str, total: float | None = None, share: Callable[[], float] | None = None, *, apart: bool = False
 ) -> Iterator[Stage]:
     """Report a :class:`Stage` while the block runs; inside of another, it is a part of its next unit."""
-    own = Stage(words, total, share)
+    own = Stage(words, total, share, apart)
     _stages.append(own)
     try:
         yield own
@@ -57,6 +63,7 @@ def how_far() -> HowFar | None:
     stages = list(_stages)
     if not stages:
         return None
+    stages = stages[max((number for number, one in enumerate(stages) if one.apart), default=0) :]
     # Of stages inside of one another, the outermost that knows its share.
     first = next((number for number, one in enumerate(stages) if one.total or one.share), len(stages) - 1)
     share: float | None = None
@@ -69,3 +76,24 @@ def how_far() -> HowFar | None:
             share = None
     found = None if share is None else min(max(share, 0.0), 1.0)
     return HowFar(stages[first].words, found, time.monotonic() - stages[0].began)
+
+
+def progress_line(state: HowFar) -> str:
+    """Return the progress of an activity as a line.
+
+    >>> progress_line(HowFar("loops", 0.25, 10.0))
+    'loops: 25 %, 0:10, about 0:30 left'
+    >>> progress_line(HowFar("reading log.swf", None, 3725.0))
+    'reading log.swf: 1:02:05'
+    """
+    if state.share is None:
+        return f"{state.words}: {_clock(state.seconds)}"
+    left = state.seconds * (1 - state.share) / state.share if state.share > 0 else math.inf
+    rest = f", about {_clock(left)} left" if math.isfinite(left) else ""
+    return f"{state.words}: {math.floor(100 * state.share)} %, {_clock(state.seconds)}{rest}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

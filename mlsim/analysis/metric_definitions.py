@@ -113,6 +113,8 @@ energy.measured_jobs | how many jobs' power over time is their own (`workload.po
 workload.log | how many jobs of the whole log met each cleaning rule or fallback | jobs
 workload.simulated | the same over the jobs simulated | jobs
 workload.largest_request | the most processors a job could request | processors
+workload.start, workload.time_zone | only if the log has dates: date of time 0, on the log's clocks; zone of
+    these, if the log's header has it
 self | the simulator's own time and memory
 self.checksum | of all else in `summary.json`, where it was written
 self.pass_time | `count`, `total` and aggregate of the wall time of passes; compiling kernels is not in it,

@@ -1,25 +1,23 @@
-"""Comparison of runs: metrics side by side, pairs of jobs, gains by RCA, and tables of them."""
+"""Comparison of runs: metrics side by side, pairs of jobs, gains by RCA."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import polars as pl
-from rich import box
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
-from mlsim.analysis.formatting import brief, clock, count, number, share
+from mlsim.analysis.formatting import brief, clock, number, share
 from mlsim.analysis.job_metrics import mean_of
 from mlsim.analysis.machine_metrics import makespan, released_seconds, transfers, utilization
+from mlsim.errors import InputError
 from mlsim.record import Jobs, Records
 from mlsim.record.derived_times import queued_since, response_time, wait_time
 
 Summary = Mapping[str, Any]
+Write = Callable[[float | None], str]
 
 _SAME = 1e-6  # differences of less than this many seconds are rounding
 TOLERANCE = 0.01
@@ -35,7 +33,7 @@ class Compared:
     # "less" or "more"; empty where neither is better as such, or a single run is no evidence: wall-clock
     # times depend on other load of the machine.
     better: str
-    write: Callable[[float | None], str]
+    write: Write
 
 
 COMPARED: tuple[Compared, ...] = (
@@ -47,15 +45,15 @@ COMPARED: tuple[Compared, ...] = (
     Compared("response_time.mean", "mean response", "less", clock),
     Compared("slowdown.mean", "mean slowdown", "less", number),
     Compared("bounded_slowdown.mean", "mean bounded slowdown", "less", number),
-    Compared("bounded_slowdown.median", "  median", "less", number),
-    Compared("bounded_slowdown.p90", "  p90", "less", number),
-    Compared("bounded_slowdown.p99", "  p99", "less", number),
-    Compared("bounded_slowdown.max", "  max", "less", number),
-    Compared("per_processor_bounded_slowdown.mean", "mean per processor", "less", number),
+    Compared("bounded_slowdown.median", "median b.s.", "less", number),
+    Compared("bounded_slowdown.p90", "p90 b.s.", "less", number),
+    Compared("bounded_slowdown.p99", "p99 b.s.", "less", number),
+    Compared("bounded_slowdown.max", "max b.s.", "less", number),
+    Compared("per_processor_bounded_slowdown.mean", "mean b.s. per processor", "less", number),
     Compared("queue_length.mean", "mean queue length", "less", number),
     Compared("queue_length.max", "longest queue", "less", number),
     Compared("makespan", "makespan", "less", clock),
-    Compared("makespan_from_submit", "  from submission", "less", clock),
+    Compared("makespan_from_submit", "makespan from submission", "less", clock),
     Compared("utilization.busy", "busy", "more", share),
     Compared("utilization.allocated", "allocated", "", share),
     Compared("throughput", "jobs/h", "more", number),
@@ -65,16 +63,26 @@ COMPARED: tuple[Compared, ...] = (
     Compared("jobs.rejected", "rejected", "less", number),
     Compared("backfilled_share", "backfilled", "", share),
     Compared("self.pass_time.mean", "mean pass time", "", brief),
-    Compared("self.pass_time.median", "  median", "", brief),
-    Compared("self.pass_time.p99", "  p99", "", brief),
+    Compared("self.pass_time.median", "median pass time", "", brief),
+    Compared("self.pass_time.p99", "p99 pass time", "", brief),
 )
 """In the order of the table. Whether more allocation is better depends on what is computed."""
+_METRICS = {metric.key: metric for metric in COMPARED}
+_LESS = (
+    *("wait_time", "response_time", "slowdown", "bounded_slowdown", "per_processor_bounded_slowdown"),
+    *("queue_length", "t_loop", "mean_finish", "cov", "imbalance", "max_over_mean", "overhead", "idle"),
+    *("energy.total", "failures.lost_core_seconds", "failures.restarts"),
+)
+_BETTER = dict.fromkeys(_LESS, "less") | {"efficiency": "more", "slowdown.undefined": ""}
+"""Of metrics that are not in :data:`COMPARED`: of a section, or of one key."""
 
 
-def compare_metrics(summaries: Sequence[Summary], tolerance: float = TOLERANCE) -> list[dict[str, Any]]:
+def compare_metrics(
+    summaries: Sequence[Summary], tolerance: float = TOLERANCE, compared: Sequence[Compared] = COMPARED
+) -> list[dict[str, Any]]:
     """Compare the metrics of two or more summaries with those of the first.
 
-    One dict per metric of :data:`COMPARED`: ``metric`` (key), ``title``, ``better`` (``less``, ``more`` or
+    One dict per metric of ``compared``: ``metric`` (key), ``title``, ``better`` (``less``, ``more`` or
     None), ``values`` of all runs, and for all but the first run ``differences`` (value - first), ``percent``
     of the first and ``verdicts``: ``better``, ``worse``, ``similar`` (within the tolerance, a share of the
     first value), ``same``, or None if neither direction is better. If a run has no value, or the first is 0,
@@ -82,8 +90,52 @@ def compare_metrics(summaries: Sequence[Summary], tolerance: float = TOLERANCE) 
     """
     return [
         _compared(metric, [_value(summary, metric.key) for summary in summaries], tolerance)
-        for metric in COMPARED
+        for metric in compared
     ]
+
+
+def main_metrics(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the metrics that a comparison shows by default, in the order of their table."""
+    return [metric for metric in metrics if metric["metric"] in MAIN]
+
+
+def find_metrics(names: Sequence[str], summaries: Sequence[Summary]) -> list[Compared]:
+    """Return metrics by keys or titles, or all of a section such as ``wait_time``; InputError for others."""
+    numbers = dict.fromkeys(key for summary in summaries for key in _numbers_of(summary))
+    others = [Compared(key, key, better_of(key), number) for key in numbers if key not in _METRICS]
+    found: dict[str, Compared] = {}
+    for name in names:
+        named = [one for one in (*COMPARED, *others) if name in (one.key, one.title)]
+        named = named or [one for one in (*COMPARED, *others) if one.key.startswith(f"{name}.")]
+        if not named:
+            known = {word for one in (*COMPARED, *others) for word in (one.key, one.title)}
+            known |= {key.partition(".")[0] for key in numbers}
+            close = " or ".join(map(repr, get_close_matches(name, sorted(known), 2)))
+            raise InputError(
+                f"metric {name!r}: no number of these runs' summary.json has this name;"
+                f"{f' did you mean {close}?' if close else ''} `mlsim list metrics` lists the keys"
+            )
+        found |= {one.key: one for one in named}
+    return list(found.values())
+
+
+def _numbers_of(summary: Summary, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys of a summary that have numbers."""
+    for name, value in summary.items():
+        if isinstance(value, Mapping):
+            yield from _numbers_of(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}{name}"
+
+
+def better_of(key: str) -> str:
+    """Return whether ``less`` or ``more`` of a metric is better; empty where neither is, as such."""
+    if key in _METRICS:
+        return _METRICS[key].better
+    section, _, part = key.removeprefix("loops.").partition(".")
+    if part == "std":
+        return ""
+    return _BETTER.get(key, _BETTER.get(section, ""))
 
 
 def _value(summary: Summary, key: str) -> float | None:
@@ -99,7 +151,7 @@ def _compared(metric: Compared, values: Sequence[float | None], tolerance: float
     percent = [None if by is None or not first else by / abs(first) * 100.0 for by in differences]
     return {
         "metric": metric.key,
-        "title": metric.title.strip(),
+        "title": metric.title,
         "better": metric.better or None,
         "values": values,
         "differences": differences,
@@ -192,114 +244,22 @@ def pair_summary(pairs: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-_VERDICTS = {
-    "better": ("▲ better", "green"),
-    "worse": ("▼ worse", "red"),
-    "similar": ("≈ similar", "dim"),
-    "same": ("= same", "dim"),
-}
-_METRICS = {metric.key: metric for metric in COMPARED}
-_BESIDE = 4  # most runs whose values are side by side
-_MOST_KEYS = 12  # scenarios that differ in more keys are not comparable
+MAIN = (
+    "wait_time.mean",
+    "wait_time.p90",
+    "wait_time.max",
+    "response_time.mean",
+    "bounded_slowdown.mean",
+    "makespan",
+    "utilization.busy",
+    "jobs.completed",
+)
+"""Keys of the metrics that a comparison shows by default."""
 
 
-def comparison_table(
-    labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], tolerance: float = TOLERANCE
-) -> RenderableType:
-    """Lay out metrics that are not 0 in all runs: all side by side, then each against the first."""
-    shown = [metric for metric in metrics if any(metric["values"])]
-    blocks: list[RenderableType] = []
-    if len(labels) > 2:
-        firsts = range(0, len(labels), _BESIDE)
-        blocks += [_side_by_side(labels, shown, first, tolerance) for first in firsts]
-    blocks += [_against_first(labels, shown, place) for place in range(1, len(labels))]
-    words = (
-        f"better, worse: by more than {tolerance * 100:g} % (--tolerance); wall-clock times are not judged."
-    )
-    blocks.append(Text(words, "dim"))
-    return Group(*(Padding(block, (0, 0, 1, 0), expand=False) for block in blocks))
-
-
-def _side_by_side(
-    labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], first: int, tolerance: float
-) -> Table:
-    """Format values of some runs; those within the tolerance of the best of all are green with a star."""
-    shown = slice(first, first + _BESIDE)
-    table = _table("all runs", labels[shown])
-    for metric in metrics:
-        known = _METRICS[metric["metric"]]
-        cells = zip(map(known.write, metric["values"][shown]), _good(metric, tolerance)[shown], strict=True)
-        words = (Text(f"{word} *", "green") if good else Text(f"{word}  ") for word, good in cells)
-        table.add_row(known.title, *words)
-    return table
-
-
-def _good(metric: Mapping[str, Any], tolerance: float) -> list[bool]:
-    """Return which values are the best or within the tolerance of it; none where that holds for all."""
-    known = [value for value in metric["values"] if value is not None]
-    if not metric["better"] or not known:
-        return [False] * len(metric["values"])
-    best = min(known) if metric["better"] == "less" else max(known)
-    good = [value is not None and abs(value - best) <= tolerance * abs(best) for value in metric["values"]]
-    return good if sum(good) < len(known) else [False] * len(good)
-
-
-def _against_first(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], place: int) -> Table:
-    table = _table("against the first", [labels[0], labels[place]])
-    for title in ("difference", "%"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for metric in metrics:
-        known = _METRICS[metric["metric"]]
-        by, percent = metric["differences"][place - 1], metric["percent"][place - 1]
-        word, style = _VERDICTS.get(metric["verdicts"][place - 1], ("", ""))
-        both = known.write(metric["values"][0]), known.write(metric["values"][place])
-        change = _signed(by, known.write), "-" if percent is None else f"{percent:+,.1f}"
-        table.add_row(known.title, *both, *change, Text(word, style))
-    return table
-
-
-def _signed(by: float | None, write: Any) -> str:
-    """Write a difference with its sign; that of shares in points of a hundred."""
-    if not by:
-        return "-" if by is None else "0"
-    if write is share:
-        return f"{by * 100:+.1f} pts"
-    return f"{'-' if by < 0 else '+'}{write(abs(by))}"
-
-
-def _table(first: str, labels: Sequence[str]) -> Table:
-    """Make a table of names and a column for each label, which may be long and is folded then."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1))
-    table.add_column(first, style="cyan", no_wrap=True)
-    for label in labels:
-        table.add_column(label, justify="right", overflow="fold", min_width=min(len(label), 10))
-    return table
-
-
-def pairs_table(labels: Sequence[str], pairs: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Lay out how many jobs start earlier and later than in the first run, and by how many hours in total."""
-    table = _table("jobs", ("paired", "earlier", "hours", "later", "hours", "same"))
-    for label, pair in zip(labels[1:], pairs, strict=True):
-        earlier, later = pair["seconds_earlier"] / 3600, pair["seconds_later"] / 3600
-        cells = pair["paired"], pair["earlier"], earlier, pair["later"], later, pair["same"]
-        table.add_row(label, *(f"{value:,.0f}" for value in cells))
-    words = f"Jobs that start earlier or later than in {labels[0]}, and by how many hours in all:"
-    return Group(Text(words), Padding(table, (1, 0, 0, 0), expand=False))
-
-
-def differences_table(labels: Sequence[str], differences: Mapping[str, Sequence[Any]]) -> RenderableType:
-    """Lay out in which keys the scenarios of runs differ."""
-    if len(differences) > _MOST_KEYS:
-        return Text(f"The scenarios differ in {len(differences)} keys; --json lists them.")
-    tables = []
-    for first in range(0, len(labels), _BESIDE):
-        shown = slice(first, first + _BESIDE)
-        table = _table("scenario", labels[shown])
-        for key, values in differences.items():
-            table.add_row(key, *("-" if value is None else str(value) for value in values[shown]))
-        tables.append(table)
-    return Group(*tables)
+def is_wall_clock(metric: Mapping[str, Any]) -> bool:
+    """Whether a metric is mlsim's own time or memory, which other load of the machine affects."""
+    return str(metric["metric"]).startswith("self.")
 
 
 def gain_frame(off: Records, on: Records) -> pl.DataFrame:
@@ -353,39 +313,3 @@ def _extremes(frame: pl.DataFrame, most: int, best: bool) -> list[dict[str, Any]
     side = pl.col("response_gain") > _SAME if best else pl.col("response_gain") < -_SAME
     rows = frame.filter(side).sort(["response_gain", "job_id"], descending=[best, False]).head(most)
     return rows.select("job_id", "response_gain", "on_released_nodes").to_dicts()
-
-
-def gains_table(scenario: str, gains: dict[str, Any]) -> RenderableType:
-    """Lay out what :func:`explain_gains` found for the terminal."""
-    table = Table(box=None, padding=(0, 2), pad_edge=False, header_style="bold")
-    for title in ("", "RCA off", "RCA on", "difference"):
-        table.add_column(title, justify="right" if title else "left", no_wrap=True)
-    for name in ("makespan", "mean_wait"):
-        off, on = gains[name]["off"], gains[name]["on"]
-        table.add_row(name.replace("_", " "), clock(off), clock(on), _growth(off, on))
-    off, on = gains["busy"]["off"], gains["busy"]["on"]
-    table.add_row("busy", share(off), share(on), _points(off, on))
-    jobs = gains["jobs"]
-    why = (
-        f"{number(gains['released_node_hours'])} node-hours were given back early; "
-        f"{count(jobs['on_released_nodes'], 'job')} started on nodes that another running job had released.\n"
-        f"{count(jobs['earlier'], 'job')} started earlier ({jobs['earlier_on_released_nodes']} of them on "
-        f"such nodes), {jobs['later']} later, {jobs['same']} at the same time."
-    )
-    lines = [Text(f"{side}: {_named(gains[side])}") for side in ("gained", "lost") if gains[side]]
-    blocks: list[RenderableType] = [Text(scenario, "bold"), table, Text(why), *lines]
-    return Padding(
-        Group(*(Padding(block, (0, 0, 1, 0), expand=False) for block in blocks)), (0, 1), expand=False
-    )
-
-
-def _growth(off: float | None, on: float | None) -> str:
-    return "-" if not off or on is None else f"{(on / off - 1.0) * 100:+.1f} %"
-
-
-def _points(off: float | None, on: float | None) -> str:
-    return "-" if off is None or on is None else f"{(on - off) * 100:+.1f} points"
-
-
-def _named(extremes: list[dict[str, Any]]) -> str:
-    return ", ".join(f"job {job['job_id']} ({clock(abs(job['response_gain']))})" for job in extremes)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from mlsim.analysis.formatting import ENDS, brief, clock, count, duration, number, share
 from mlsim.analysis.job_metrics import CODED, NAMES, SLOWDOWN_BINS
 from mlsim.analysis.run_summary import best_loop
+from mlsim.analysis.table_layout import NumberTable, spaced
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,18 +41,12 @@ def summary_table(summary: Summary) -> RenderableType:
         blocks.append(_facts(_coordination_facts(summary["coordination"])))
     if "cp" in summary:
         blocks.append(_facts(_plan_facts(summary["cp"])))
-    spaced = [blocks[0], *(Padding(block, (1, 0, 0, 0), expand=False) for block in blocks[1:])]
-    return Padding(Group(*spaced), (0, 1), expand=False)
+    return spaced(blocks)
 
 
-def _facts(facts: Mapping[str, str]) -> Table:
-    """Lay out names and values in two columns."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column()
-    for name, value in facts.items():
-        table.add_row(name, value)
-    return table
+def _facts(facts: Mapping[str, str]) -> NumberTable:
+    """Lay out names and texts in two columns."""
+    return NumberTable(("", ""), facts.items(), left=("",))
 
 
 def _system_facts(summary: Summary) -> dict[str, str]:
@@ -90,16 +82,16 @@ def _plan_facts(cp: Summary) -> dict[str, str]:
 _Row = tuple[str, Summary, Write]
 
 
-def _aggregates(title: str, rows: Sequence[_Row]) -> Table:
+def _aggregates(title: str, rows: Sequence[_Row]) -> NumberTable:
     """Lay out aggregates; rows of indented names repeat the one above in other units."""
-    table = _table(title, NAMES)
+    table = NumberTable((title, *NAMES))
     for name, aggregate, write in rows:
         cells = (write(aggregate.get(column)) for column in NAMES)
-        table.add_row(name, *cells, style="dim" if name.startswith(" ") else None)
+        table.add(name, *cells, style="dim" if name.startswith(" ") else "")
     return table
 
 
-def _job_aggregates(summary: Summary) -> Table:
+def _job_aggregates(summary: Summary) -> NumberTable:
     wait, response = summary["wait_time"], summary["response_time"]
     rows: list[_Row] = [("wait time", wait, clock), ("  in s", wait, number)]
     rows += [("response time", response, clock), ("  in s", response, number)]
@@ -107,14 +99,16 @@ def _job_aggregates(summary: Summary) -> Table:
     return _aggregates("per job", [*rows, ("bounded slowdown", summary["bounded_slowdown"], number)])
 
 
-def accuracy_table(rows: Mapping[str, Summary]) -> Table:
-    """Lay out the accuracy of estimates; the last column is the share with A within 25 % of 1."""
-    table = _table("estimate", ("MAE min", "short", "by min", "long", "by min", "exact", "A ± 25 %"))
+def accuracy_table(rows: Mapping[str, Summary]) -> RenderableType:
+    """Lay out the accuracy of estimates."""
+    titles = ("estimate", "MAE (min)", "too short", "by (min)", "too long", "by (min)", "exact", "±25 %")
+    table = NumberTable(titles, beside=("by (min)",))
     for name, row in rows.items():
         under, over = ((share(row[end]["share"]), _over(row[end]["mean"], 60.0)) for end in ("under", "over"))
         exact, near = share(row["exact"]), share(row["within_25"])
-        table.add_row(name, _over(row["mae"], 60.0), *under, *over, exact, near)
-    return table
+        table.add(name, _over(row["mae"], 60.0), *under, *over, exact, near)
+    words = "MAE: mean absolute error; by: in the mean of these; ±25 %: run time / estimate in 0.75 to 1.25"
+    return Group(table, Text(words, "dim"))
 
 
 def _over(value: float | None, unit: float) -> str:
@@ -135,7 +129,7 @@ def _loop_facts(loops: Summary) -> dict[str, str]:
     }
 
 
-def _loop_aggregates(loops: Summary) -> Table:
+def _loop_aggregates(loops: Summary) -> NumberTable:
     rows: list[_Row] = [("loop time", loops["t_loop"], clock), ("  in s", loops["t_loop"], number)]
     rows += [("c.o.v. of finish", loops["cov"], number), ("imbalance in %", loops["imbalance"], number)]
     return _aggregates("per loop", [*rows, ("max/mean", loops["max_over_mean"], number)])
@@ -198,36 +192,26 @@ def metrics_table(summary: Summary, by_class: pl.DataFrame, pass_times: pl.DataF
         blocks.append(breakdown_table(by_class, "class"))
     if pass_times.height:
         blocks.append(pass_time_table(pass_times))
-    spaced = Group(*(Padding(block, (0, 0, 1, 0), expand=False) for block in blocks))
-    return Padding(spaced, (0, 1), expand=False)
-
-
-def _table(first: str, titles: Sequence[str]) -> Table:
-    """Make a table with a column of names and columns of numbers."""
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
-    table.add_column(first, style="cyan", no_wrap=True)
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
-    return table
+    return spaced(blocks)
 
 
 def _histogram(summary: Summary) -> RenderableType:
-    table = _table("jobs by slowdown", SLOWDOWN_BINS)
+    table = NumberTable(("jobs by slowdown", *SLOWDOWN_BINS))
     for name, counts in summary["slowdown_histogram"].items():
         total = sum(counts.values())
-        table.add_row(name.replace("_", " "), *(f"{counts[place]:,}" for place in SLOWDOWN_BINS))
+        table.add(name.replace("_", " "), *(f"{counts[place]:,}" for place in SLOWDOWN_BINS))
         shares = (share(counts[place] / total if total else None) for place in SLOWDOWN_BINS)
-        table.add_row("", *shares, style="dim")
+        table.add("", *shares, style="dim")
     return table
 
 
-def pass_time_table(pass_times: pl.DataFrame) -> RenderableType:
+def pass_time_table(pass_times: pl.DataFrame) -> NumberTable:
     """Lay out the wall time of passes by queue length."""
-    table = _table("queue length", ("passes", *_PASS_TIMES))
+    table = NumberTable(("queue length", "passes", *_PASS_TIMES))
     for row in pass_times.iter_rows(named=True):
         low, high = row["low"], row["high"]
         name = str(low) if low == high else f"{low:,}-{high:,}"
-        table.add_row(name, f"{row['passes']:,}", *(brief(row[part]) for part in _PASS_TIMES))
+        table.add(name, f"{row['passes']:,}", *(brief(row[part]) for part in _PASS_TIMES))
     return table
 
 
@@ -254,72 +238,63 @@ _BY_GROUP: Sequence[_Column] = (
     ("jobs", "jobs", _count),
     ("core-h", "core_hours", _count),
     ("mean wait", "wait_time.mean", clock),
-    ("p90", "wait_time.p90", clock),
+    ("p90 wait", "wait_time.p90", clock),
     ("mean b.s.", "bounded_slowdown.mean", number),
-    ("median", "bounded_slowdown.median", number),
-    ("p90", "bounded_slowdown.p90", number),
-    ("max", "bounded_slowdown.max", number),
+    ("median b.s.", "bounded_slowdown.median", number),
+    ("p90 b.s.", "bounded_slowdown.p90", number),
+    ("max b.s.", "bounded_slowdown.max", number),
 )
 _WEEKLY: Sequence[_Column] = (
     ("jobs", "jobs", _count),
     ("mean wait", "wait_time.mean", clock),
-    ("sum", "wait_time.sum", clock),
+    ("sum of waits", "wait_time.sum", clock),
     ("mean b.s.", "bounded_slowdown.mean", number),
-    ("sum", "bounded_slowdown.sum", number),
+    ("sum of b.s.", "bounded_slowdown.sum", number),
     ("so far", "bounded_slowdown.cumulative_mean", number),
     ("p10", "bounded_slowdown.band_low", number),
     ("p90", "bounded_slowdown.band_high", number),
 )
 
 
-def _rows(by: str, table: pl.DataFrame, columns: Sequence[_Column]) -> Table:
-    laid_out = _table(f"by {by}", [title for title, _, _ in columns])
-    laid_out.collapse_padding = True
-    # Where room is short, long names take more lines; numbers are never cut.
-    laid_out.columns[0].no_wrap, laid_out.columns[0].overflow = False, "fold"
+def _rows(by: str, table: pl.DataFrame, columns: Sequence[_Column]) -> NumberTable:
+    laid_out = NumberTable((f"by {by}", *(title for title, _, _ in columns)))
     for row in table.iter_rows(named=True):
         label = row[by] if len(row[by]) <= _LONGEST_LABEL else f"{row[by][: _LONGEST_LABEL - 1]}…"
-        laid_out.add_row(Text(label), *(write(row[key]) for _, key, write in columns))
+        laid_out.add(label, *(write(row[key]) for _, key, write in columns))
     return laid_out
 
 
-_LOOP_COLUMNS = ("T_loop", "", "steps", "c.o.v.", "imbalance", "max/mean", "overhead")
+_LOOP_COLUMNS = ("technique", "model", "T_loop", "steps", "c.o.v.", "imbalance", "max/mean", "overhead")
 
 
-def loop_table(loops: Sequence[Summary]) -> Table:
-    """Lay out facts of :func:`loop_facts`, the shortest loop starred; a rule separates techniques.
+def loop_table(loops: Sequence[Summary]) -> NumberTable:
+    """Lay out facts of :func:`loop_facts`, the shortest loop starred; an empty line separates techniques.
 
     Overhead is its share of the time from the loop's start until the last PE learns that no work is left.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
-    table.add_column("technique", style="cyan", no_wrap=True)
-    table.add_column("model", no_wrap=True)
-    for name in _LOOP_COLUMNS:
-        table.add_column(name, justify="left" if name == "" else "right", no_wrap=True)
+    table = NumberTable(_LOOP_COLUMNS, keys=2, ruled=True)
     best = best_loop(loops) if len(loops) > 1 else -1
     many = len({facts["model"] for facts in loops}) > 1
     for row, facts in enumerate(loops):
-        last = row + 1 == len(loops) or loops[row + 1]["technique"] != facts["technique"]
-        table.add_row(*_cells(facts, row == best), end_section=last and many)
+        if many and row and loops[row - 1]["technique"] != facts["technique"]:
+            table.end_section()
+        table.add(*_cells(facts, row == best, len(loops) > 1))
     return table
 
 
-def _cells(facts: Summary, best: bool) -> list[Text]:
+def _cells(facts: Summary, best: bool, starred: bool) -> list[str | Text]:
     total = facts["busy"] + facts["overhead"] + facts["idle"]
     imbalance = facts["imbalance"]
-    words = [
+    time = loop_seconds(facts["t_loop"])
+    return [
         facts["technique"],
         facts["model"],
-        loop_seconds(facts["t_loop"]),
-        "*" if best else "",
+        Text(f"{time} *", "bold green") if best else f"{time}  " if starred else time,
         f"{facts['steps']:,}",
         "-" if facts["cov"] is None else f"{facts['cov']:.2g}",
         "-" if imbalance is None else f"{imbalance:.2f} %",
         "-" if facts["max_over_mean"] is None else f"{facts['max_over_mean']:.3f}",
         share(facts["overhead"] / total if total else None),
-    ]
-    return [
-        Text(word, style="bold green" if best and place in (2, 3) else "") for place, word in enumerate(words)
     ]
 
 

@@ -1,21 +1,15 @@
-"""``mlsim slurm`` and ``mlsim rca``."""
+"""``mlsim slurm``."""
 
-import ipaddress
 import json
-import logging
-import math
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_output import show, table_of
-from mlsim.errors import InputError
-from mlsim.mpi.rca.agent import Agent, serve
-from mlsim.mpi.rca.wire import address_of, find_secret
+from mlsim.cli.command_output import show
 from mlsim.slurm import slurm_programs, trial_cluster
 
 slurm = cli.CommandGroup("slurm")
@@ -52,7 +46,7 @@ def give_back(
     job: Annotated[str, typer.Argument(help="Job id.")],
     node: Annotated[str, typer.Argument(help="Node that is idle.")],
 ) -> None:
-    """Take a node out of a job by scontrol, without the plugin; a hook of mlsim rca listen.
+    """Take a node out of a job by scontrol, without the plugin; a hook of mlsim mpi listen.
 
     Whatever Slurm has started on the node is killed, and the batch script's node cannot be given back.
     """
@@ -64,13 +58,16 @@ class _TrialOptions(cli.Options):
     nodes: int = cli.option("Nodes of the cluster.", default=4, min=2, max=64)
     scale: float = cli.option("Factor of ESP's run times and times of arrival.", default=0.02)
     jobs: int = cli.option("Jobs: the first of the 230, in order of arrival.", default=50)
-    techniques: str = cli.option("Techniques, with commas.", "--technique", default="STATIC,GSS,FISS,AF")
+    techniques: str = cli.option(
+        "Techniques, with commas.", "--technique", "TECHNIQUES", default="STATIC,GSS,FISS,AF"
+    )
     model: str = cli.option("Execution model.", default="dca")
     repetitions: int = cli.option("Runs of each technique, without and with RCA.", default=1)
     size: int = cli.option("Width of the image; its pixels are a loop's iterations.", default=128)
     work: str = cli.option(
         "sleep: iterations sleep for what they cost, so that many nodes fit on few cores; compute: "
         "the Mandelbrot image is computed, which takes a core a node.",
+        "sleep|compute",
         default="sleep",
     )
     seed: int = cli.option("Seed of the order of arrivals.", default=0, min=0)
@@ -100,9 +97,9 @@ def esp(options: _TrialOptions) -> None:
     trial = esp_trial.run_trial(plan, options.out, _note)
     cells = [[row[column] for column in _TRIAL] for row in esp_plan.cells_of(trial.rows)]
     rows = [[f"{one:.4g}" if isinstance(one, float) else one or "" for one in row] for row in cells]
-    show(table_of(list(_TRIAL.values()), rows, left=("technique", "RCA")))
+    show(NumberTable(list(_TRIAL.values()), rows, keys=2))
     before, after, between = (1e3 * seconds for seconds in trial.launch)
-    print(
+    show(
         f"A job takes {before:.0f} ms before its loop and {after:.0f} ms after it; "
         f"{between:.0f} ms until the next one"
     )
@@ -116,10 +113,10 @@ _TRIAL = {
     "real makespan (s)": "real s",
     "on/off": "on/off",
     "simulated (s)": "simulated s",
-    "on/off simulated": "on/off",
+    "on/off simulated": "simulated on/off",
     "with launches (s)": "launched s",
-    "with launches/real": "/ real",
-    "on/off with launches": "on/off",
+    "with launches/real": "launched / real",
+    "on/off with launches": "launched on/off",
 }
 
 
@@ -184,73 +181,3 @@ def jobs(place: _Place = _PLACE) -> None:
 def down(place: _Place = _PLACE) -> None:
     """Cancel the cluster's jobs and end its daemons."""
     trial_cluster.Cluster.at(place).down()
-
-
-rca = cli.CommandGroup("rca")
-rca.callback()(lambda: None)
-
-
-class ListenOptions(cli.Options):
-    """Options of ``mlsim rca listen``."""
-
-    address: str = cli.option(
-        "Where to listen; port 0: any free one.", "--address", "HOST:PORT", default="127.0.0.1:7410"
-    )
-    secret_file: Path | None = cli.option(
-        "File with the shared secret. Default: MLSIM_RCA_SECRET_FILE, or MLSIM_RCA_SECRET.", "FILE"
-    )
-    records: Path | None = cli.option("Append every message, one JSON object a line.", "FILE")
-    hook: str | None = cli.option(
-        "Called for every idle node, without a shell, with job and node as further arguments.", "COMMAND"
-    )
-    hook_timeout: float = cli.option(
-        "Longest time that one hook may take, in s; then it is ended.", default=60.0, min=0.001
-    )
-    hooks_at_once: int = cli.option(
-        "Hooks that run at the same time; others wait.", default=4, min=1, max=1000
-    )
-    count: int | None = cli.option("End after this many accepted messages.", min=1)
-    max_age: float = cli.option("Oldest message that is accepted, in s.", default=300.0, min=1.0)
-    any_host: bool = cli.flag("Allow an address that other machines can reach.", "--any-host")
-
-
-@rca.command("listen")
-def listen(options: ListenOptions) -> None:
-    """Receive NodeIdle messages of real runs until interrupted.
-
-    SIGTERM, SIGINT and SIGHUP end it and its hooks within some seconds; exit code 128 + number of the signal.
-    """
-    host, port = address_of(options.address)
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = host == "localhost"
-    if not (options.any_host or loopback):
-        raise InputError(
-            f"--address {options.address}: other machines can reach it; messages are signed but not "
-            "encrypted; give --any-host if that is meant, or 127.0.0.1:PORT"
-        )
-    for name, seconds in (("--max-age", options.max_age), ("--hook-timeout", options.hook_timeout)):
-        if not math.isfinite(seconds):
-            raise InputError(f"{name} {seconds}; allowed: a number of seconds")
-    try:
-        words = shlex.split(options.hook or "")
-    except ValueError as error:
-        raise InputError(f"--hook {options.hook}: {error}") from error
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    agent = Agent(
-        find_secret(options.secret_file),
-        options.records,
-        words,
-        options.max_age,
-        options.hook_timeout,
-        options.hooks_at_once,
-    )
-
-    def listening(host: str, port: int) -> None:
-        print(f"listening on {host}:{port}", flush=True)
-
-    number = serve(agent, host, port, options.count, listening)
-    logging.getLogger("mlsim.rca").info("ended: %d taken, %d refused", agent.taken, agent.refused)
-    if number:
-        raise typer.Exit(128 + number)

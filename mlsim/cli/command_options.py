@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
-from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform, get_type_hints
+from types import NoneType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
+from mlsim.cli import completion
+from mlsim.cli.usage_errors import allowed_words, in_our_words, unknown_word
 from mlsim.errors import InputError, user_code_error
 
 if TYPE_CHECKING:
@@ -30,26 +42,26 @@ REQUIRED: Any = MISSING
 """Default of an option without which a command is refused."""
 
 
-_errors: Any = import_module(typer.BadParameter.__module__)
-"""The module of Typer's errors; until 0.25 it was one of Click, and Typer itself exports only a few."""
-
-
-def option(text: str, *words: str, default: Any = None, key: str = "", **more: Any) -> Any:
+def option(text: str, *words: str, default: Any = None, key: str = "", sets: str = "", **more: Any) -> Any:
     """Declare an option as a field of :class:`Options`, with its help text and the ``key`` that it sets.
 
-    ``words``: its names, if the field's name is not enough, and the placeholder of its value in the help.
+    ``sets``: a key that the command sets by it in its own way. ``words``: its names, if the field's name is
+    not enough, and the placeholder of its value in the help.
     """
     names = [word for word in words if word.startswith("-")]
     placeholder = next((word for word in words if word not in names), None)
+    more.setdefault("autocompletion", completion.for_placeholder(placeholder))
     declared = typer.Option(
         ... if default is REQUIRED else default, *names, help=text, metavar=placeholder, **more
     )
-    return field(default=default, metadata={"typer": declared, "key": key})
+    return field(default=default, metadata={"typer": declared, "key": key, "sets": sets or key})
 
 
 def argument(text: str, placeholder: str | None = None, *, default: Any = REQUIRED) -> Any:
     """Declare an argument as a field of :class:`Options`, with its help text."""
-    declared = typer.Argument(... if default is REQUIRED else default, help=text, metavar=placeholder)
+    words = completion.for_placeholder(placeholder)
+    first = ... if default is REQUIRED else default
+    declared = typer.Argument(first, help=text, metavar=placeholder, autocompletion=words)
     return field(default=default, metadata={"typer": declared})
 
 
@@ -78,20 +90,84 @@ class Options:
         values = {one.metadata.get("key"): getattr(self, one.name) for one in fields(self)}
         return {key: value for key, value in values.items() if key and value is not None}
 
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Name the option that was given, not the key that it sets, in messages of this block."""
+        try:
+            yield
+        except InputError as error:
+            text = str(error)
+            for one in fields(self):
+                if (key := one.metadata.get("sets")) and getattr(self, one.name) is not None:
+                    text = text.replace(f"--set {key}: ", f"--{one.name.replace('_', '-')}: ")
+            raise InputError(text) from error
 
-class Commands(TyperGroup):
+
+class _Argument(TyperArgument):
+    """An argument in the help: its name and text describe it, without a type beside them."""
+
+    def __init__(self, made: TyperArgument) -> None:
+        vars(self).update(vars(made))
+
+    def display_type_rich(self, ctx: Any) -> str | None:  # noqa: ARG002 - Typer's parameters
+        """Return no type."""
+        return None
+
+
+class _Shown:
+    """Mixin for the help of a command: flags without a value, arguments in capitals, whole paragraphs."""
+
+    def __init__(self, *words: Any, **more: Any) -> None:
+        super().__init__(*words, **more)
+        paragraphs = (self.help or "").split("\n\n")
+        self.help: str | None = "\n\n".join(" ".join(text.split()) for text in paragraphs) or None
+        self.params: list[Any] = [
+            _Argument(one) if isinstance(one, TyperArgument) else one for one in self.params
+        ]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, flags with an empty placeholder; Typer's own among them, such as --help."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in params:
+            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+                parameter.metavar = ""
+        return params
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Typer's parameters
+        """Return what follows the command's name: ``[OPTIONS] FILE [RUN...]``."""
+        pieces = ["[OPTIONS]"]
+        for one in self.params:
+            if isinstance(one, TyperArgument):
+                text = one.metavar or one.name.upper()
+                pieces.append(text if one.required or text.startswith("[") else f"[{text}]")
+        return pieces
+
+
+class Command(_Shown, TyperCommand):
+    """A command."""
+
+
+class Commands(_Shown, TyperGroup):
     """Commands; none of the code that they call ends the process behind their back."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Typer's parameters
+        """Return what follows the group's name."""
+        return ["[OPTIONS]", "COMMAND", "..."]
+
+    def offered(self, ctx: Any) -> list[str]:
+        """Return the names of the commands that the help shows, without earlier names."""
+        return [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the words of a command line up to the command."""
         path = f"{parent.command_path} {info_name}" if parent else str(info_name)
-        with _in_our_words(lambda: (self, path)):
+        with in_our_words(lambda: (self, path)):
             return super().make_context(info_name, args, parent, **extra)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the words name."""
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            raise InputError(_unknown(args[0], "command", ctx.command_path, self.list_commands(ctx)))
+            raise InputError(unknown_word(args[0], "command", ctx.command_path, self.offered(ctx)))
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -103,7 +179,7 @@ class Commands(TyperGroup):
             ), f"{ctx.command_path} {ctx.invoked_subcommand}"
 
         try:
-            with _in_our_words(asked):
+            with in_our_words(asked):
                 return super().invoke(ctx)
         except (SystemExit, KeyboardInterrupt) as error:
             raise user_code_error("code that the command called has tried to end it", error) from error
@@ -119,13 +195,17 @@ class CommandGroup(typer.Typer):
 
     def command(self, name: str | None = None, **more: Any) -> Callable[[Function], Function]:
         """Add a function as a command, under its own name where no other is given."""
-        add = super().command(name, **more)
+        add = super().command(name, **({"cls": Command} | more))
 
         def added(function: Function) -> Function:
             add(_for_typer(function))
             return function
 
         return added
+
+    def add(self, name: str, function: Callable[..., Any], **more: Any) -> None:
+        """Add a function as a command under a name."""
+        self.command(name, **more)(function)
 
 
 def _for_typer(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,8 +214,9 @@ def _for_typer(command: Callable[..., Any]) -> Callable[..., Any]:
     classes = {
         name: kind for name, kind in hints.items() if isinstance(kind, type) and issubclass(kind, Options)
     }
-    if not classes:
-        return command
+    for name in signature(command).parameters:
+        for declared in getattr(hints[name], "__metadata__", ()):
+            _show_kind(name, declared, hints[name])
 
     def called(**values: Any) -> Any:
         for name, kind in classes.items():
@@ -161,7 +242,35 @@ def _parameters_of(kind: type[Options]) -> Iterator[Parameter]:
     for one in fields(kind):
         default = Parameter.empty if one.default is MISSING else one.default
         declared = one.metadata.get("typer", default)
+        for found in (declared, *getattr(hints[one.name], "__metadata__", ())):
+            _show_kind(one.name, found, hints[one.name])
         yield Parameter(one.name, Parameter.KEYWORD_ONLY, default=declared, annotation=hints[one.name])
+
+
+_KINDS = {bool: "", int: "N", float: "X", str: "WORD", Path: "PATH"}
+_MOST_WORDS = 6  # of a closed set that stand where the value stands; of more, the help text lists them
+
+
+def _show_kind(name: str, declared: Any, hint: Any) -> None:
+    """Set the placeholder of an option's value by its kind, and an argument's by its name, if it has none."""
+    if getattr(declared, "metavar", "") is not None:
+        return
+    kind = _kind_of(hint)
+    words = get_args(kind) if get_origin(kind) is Literal else ()
+    is_argument = isinstance(declared, typer.models.ArgumentInfo)
+    if words and (is_argument or len(words) > _MOST_WORDS):
+        declared.help = f"{declared.help} One of {', '.join(words)}."
+    if is_argument:
+        declared.metavar = name.upper()
+    else:
+        declared.metavar = "|".join(words) if 0 < len(words) <= _MOST_WORDS else _KINDS.get(kind, "WORD")
+
+
+def _kind_of(hint: Any) -> Any:
+    """Return the type of one value: of ``Annotated[list[Path] | None, ...]``, ``Path``."""
+    if get_origin(hint) in (None, Literal):
+        return hint
+    return _kind_of(next(one for one in get_args(hint) if one is not NoneType))
 
 
 ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (YAML).")]
@@ -171,7 +280,12 @@ Runs = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the scenario; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a key of the scenario; may be repeated.",
+        autocompletion=completion.settings,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")]
@@ -280,110 +394,4 @@ def word_of(kind: type[Word], text: str, name: str) -> Word:
     try:
         return kind(text)
     except ValueError:
-        raise InputError(f"{name} {text}:{_allowed(text, [str(word) for word in kind])}") from None
-
-
-def _allowed(word: str, known: Sequence[str]) -> str:
-    """Return which words are known, and which of them may be meant, for a message on another one."""
-    from mlsim.scenario.field_types import nearest
-
-    return f"{nearest(word, known)} allowed: {', '.join(known)}"
-
-
-@contextmanager
-def _in_our_words(asked: Callable[[], tuple[Any, str]]) -> Iterator[None]:
-    """Convert Typer's usage errors into ours; ``asked`` returns the command and its name."""
-    try:
-        yield
-    except _errors.UsageError as error:
-        if isinstance(error, getattr(_errors, "NoArgsIsHelpError", ())):
-            raise  # no error: the help is printed
-        command, path = (error.ctx.command, error.ctx.command_path) if error.ctx else asked()
-        raise InputError(_said(error, command, path)) from error
-
-
-def _said(error: Any, command: Any, path: str) -> str:
-    again = f"try: {path} --help"
-    if isinstance(error, _errors.NoSuchOption):
-        return _no_such_option(error.option_name, error.ctx, command, path)
-    if isinstance(error, _errors.MissingParameter):
-        return f"{_missing(error)}; {again}"
-    if isinstance(error, _errors.BadOptionUsage):  # an option that has a value too few or too many
-        name = error.option_name
-        shown = [_shown(parameter) for parameter in command.params if name in parameter.opts]
-        if "does not take" in error.message or not shown:
-            return f"{name}: takes no value; allowed: {name}; {again}"
-        return f"{name}: needs a value; allowed: {shown[0]}; {again}"
-    if isinstance(error, _errors.BadParameter):
-        longest = max(_options(error.param), key=len, default="") if error.param else ""
-        return f"{longest} {_worded(error)}" if longest else _worded(error)
-    extra = re.fullmatch(r"Got unexpected extra argument\(?s?\)? \((?P<words>.*)\)", error.message, re.DOTALL)
-    if extra:
-        return f"{extra['words']}: more than {path} takes; allowed: {_usage_of(error.ctx)}; {again}"
-    return f"{error.message.rstrip('.')}; {again}"
-
-
-def _usage_of(context: Any) -> str:
-    """Return how a command is typed: ``mlsim run [OPTIONS] {file}``."""
-    return " ".join(context.get_usage().split()).removeprefix("Usage: ")
-
-
-def _unknown(word: str, kind: str, path: str, known: list[str]) -> str:
-    return f"{word}: {path} has no such {kind};{_allowed(word, known)}; try: {path} --help"
-
-
-def _no_such_option(word: str, context: Any, command: Any, path: str) -> str:
-    outer = context.parent if context else None
-    while outer is not None:
-        if any(word in parameter.opts for parameter in outer.command.params):
-            rest = path.removeprefix(outer.command_path)
-            first = outer.command_path
-            return f"{word}: an option of {first}, which stands before the command; try: {first} {word}{rest}"
-        outer = outer.parent
-    known = [option for parameter in command.params for option in _options(parameter)]
-    return _unknown(word, "option", path, [*known, "--help"])
-
-
-def _options(parameter: Any) -> list[str]:
-    """Return the names of an option, none of an argument."""
-    return [name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("-")]
-
-
-def _shown(parameter: Any) -> str:
-    """Return an option or argument as one would type it: ``--out DIR``."""
-    name = max(_options(parameter), key=len, default="")
-    value = str(parameter.metavar or parameter.name).strip("{}[]<>")
-    return f"{name} {value if parameter.metavar else value.upper()}" if name else value
-
-
-def _missing(error: Any) -> str:
-    if error.param is None:
-        return str(error.format_message()).rstrip(".")
-    shown = _shown(error.param)
-    words = [item.value for item in error.param.shell_complete(error.ctx, "") if item.value]
-    allowed = ", ".join(words) if words else shown if _options(error.param) else _usage_of(error.ctx)
-    return f"{shown} is missing; allowed: {allowed}"
-
-
-_NOT_ONE_OF = re.compile(r"Value error, '(?P<word>.*)' is not one of (?P<allowed>'.*')\.", re.DOTALL)
-
-
-def _worded(error: Any) -> str:
-    """Return what is wrong with a value: what is allowed, what may be meant."""
-    message = error.message.removeprefix("Value error, ")
-    found = _NOT_ONE_OF.fullmatch(error.message)
-    if found is not None:
-        word, allowed = found["word"], found["allowed"].strip("'").split("', '")
-        return f"{word}:{_allowed(word, allowed)}"
-    details = getattr(error.__cause__, "errors", None)  # pydantic's, where it has read the value
-    if details is None:
-        return f"{message}"
-    detail = details()[0]
-    kind = error.param.type_descriptor
-    numbers = {int: "whole numbers", float: "numbers"}.get(kind.annotation, "")
-    least, most = kind.parameter_info.min, kind.parameter_info.max
-    if numbers and least is not None:
-        numbers += f" from {least:g} up" if most is None else f" from {least:g} to {most:g}"
-    elif numbers and most is not None:
-        numbers += f" up to {most:g}"
-    return f"{detail['input']}: {f'allowed: {numbers}' if numbers else message}"
+        raise InputError(f"{name} {text}:{allowed_words(text, [str(word) for word in kind])}") from None

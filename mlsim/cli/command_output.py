@@ -7,29 +7,29 @@ import errno
 import io
 import json
 import logging
-import math
 import os
 import re
 import shutil
 import sys
 import threading
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from mlsim._runtime.places import unfinished
-from mlsim._runtime.work_progress import HowFar, Stage, how_far, stage
+from mlsim._runtime.work_progress import Stage, how_far, progress_line, stage
 from mlsim.errors import InputError, OutputError, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
-_NARROWEST, _WIDEST = 80, 1000  # columns: narrower tables cut numbers off, wider ones take much memory
-_WHOLE = 240
+_NARROWEST, _WIDEST = 40, 1000  # columns of help: fewer cannot be read, more take much memory
+_LEAST_WIDTH = 30  # of tables: a label and a number
+_HEIGHT = 100  # given, so that the width counts in dumb terminals too
+_UNLIMITED = 1_000_000  # columns of what is no terminal
 _SHOWN_AFTER = 3.0  # Seconds of work after which its progress is shown
 _BETWEEN = 0.5
 _ERRORS = "mlsim.readable"
@@ -40,6 +40,11 @@ _LOOK_ALIKES = {
     "·": "*",
     "×": "x",
     "µ": "u",
+    "±": "+-",
+    "≈": "~",
+    "▲": "^",
+    "▼": "v",
+    "─": "-",
     "Σ": "sum",
     "√": "sqrt",
     "∞": "inf",
@@ -137,13 +142,28 @@ _terminal: list[int] = []
 
 
 def terminal_width() -> int:
-    """Return how many columns the terminal has, for text that can be broken; tables of numbers have 80."""
-    return _terminal[0] if _terminal else shutil.get_terminal_size().columns
+    """Return how many columns the terminal has."""
+    return _terminal[0] if _terminal else _columns()
+
+
+def _columns() -> int:
+    """Return the width that the environment or the terminal has; 80 if there is none.
+
+    The standard library asks a stream that may be replaced, and then answers 80.
+    """
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    for number in (1, 2, 0):
+        with suppress(OSError):
+            if columns := os.get_terminal_size(number).columns:
+                return columns
+    return 80
 
 
 def _widen() -> None:
-    """Set a readable width for tables."""
-    columns = shutil.get_terminal_size().columns
+    """Set a readable width for help and messages."""
+    columns = _columns()
     _terminal[:] = [columns]
     given = os.environ.get("COLUMNS")
     if not _NARROWEST <= columns <= _WIDEST or (given is not None and given != str(columns)):
@@ -176,32 +196,19 @@ def print_json(value: object, *, ensure_ascii: bool = True) -> None:
     print(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=ensure_ascii))
 
 
-def table_of(
-    titles: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str], title: str = ""
-) -> Table:
-    """Lay rows out, with lines if there is a title; columns are aligned right, but for those in ``left``."""
-    from rich.table import Table
-
-    table = Table(title=title) if title else Table(box=None, pad_edge=False)
-    for heading in titles:
-        table.add_column(heading, justify="left" if heading in left else "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def show(*parts: RenderableType, whole: bool = False) -> None:
-    """Print tables and the like, none wider than the terminal.
-
-    ``whole``: where the output is no terminal, its width does not cut cells.
-    """
+def show(*parts: RenderableType, style: str = "", to_error: bool = False) -> None:
+    """Print tables and the like; where the output is no terminal, nothing is cut or broken at any width."""
     from rich.console import Console
+    from rich.measure import Measurement
 
-    console = Console()
-    if whole and not console.is_terminal:
-        console = Console(width=max(console.width, _WHOLE))
+    file = sys.stderr if to_error else sys.stdout
+    console = Console(file=file, width=max(terminal_width(), _LEAST_WIDTH), height=_HEIGHT)
+    if not file.isatty():
+        options = console.options.update(width=_UNLIMITED)
+        texts = (console.render_str(part) if isinstance(part, str) else part for part in parts)
+        console.width = max([1, *(Measurement.get(console, options, part).maximum for part in texts)])
     for part in parts:
-        console.print(part)
+        console.print(part, style=style or None, highlight=False, markup=False, crop=False)
 
 
 def ids_of(ids: list[int], count: int) -> str:
@@ -247,7 +254,7 @@ def _show_until(ended: threading.Event) -> None:
         while True:
             state = how_far()
             if state is not None:
-                line = _line(state)[: shutil.get_terminal_size().columns - 1]
+                line = progress_line(state)[: shutil.get_terminal_size().columns - 1]
                 sys.stderr.write(f"\r{line}\x1b[K")
                 sys.stderr.flush()
             if ended.wait(_BETWEEN):
@@ -255,27 +262,6 @@ def _show_until(ended: threading.Event) -> None:
     finally:
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
-
-
-def _line(state: HowFar) -> str:
-    """Return the progress of an activity as a line.
-
-    >>> _line(HowFar("loops", 0.25, 10.0))
-    'loops: 25 %, 0:10, about 0:30 left'
-    >>> _line(HowFar("reading log.swf", None, 3725.0))
-    'reading log.swf: 1:02:05'
-    """
-    if state.share is None:
-        return f"{state.words}: {_clock(state.seconds)}"
-    left = state.seconds * (1 - state.share) / state.share if state.share > 0 else math.inf
-    rest = f", about {_clock(left)} left" if math.isfinite(left) else ""
-    return f"{state.words}: {math.floor(100 * state.share)} %, {_clock(state.seconds)}{rest}"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from typing import Any
 
 import typer
 from pydantic import ValidationError
-from rich.table import Table
 
 from mlsim import _jit
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.batch.cp import instance_replay, planning_dispatcher
 from mlsim.batch.cp.instance import Instance
 from mlsim.cli import command_options as cli
@@ -63,9 +63,11 @@ class ReplayOptions(cli.Options):
 
     file: Path = cli.argument("What `mlsim cp dump` wrote.")
     dispatchers: list[str] = cli.option(
-        "A dispatcher; the first is compared with.", "--dispatcher", "-d", "NAME", default=cli.REQUIRED
+        "A dispatcher; the first is compared with.", "--dispatcher", "-d", "DISPATCHER", default=cli.REQUIRED
     )
-    set_: list[str] | None = cli.option("Option of batch.cp, such as time_limit=100ms.", "--set", "KEY=VALUE")
+    set_: list[str] | None = cli.option(
+        "Option of batch.cp, such as time_limit=100ms.", "--set", "NAME=VALUE"
+    )
     out: Path | None = cli.output("CSV of every solve; must not exist.", "FILE")
     jobs: int | None = cli.option(
         "Processes that solve at a time; 1: nothing disturbs times.",
@@ -144,14 +146,11 @@ def _print(table: list[dict[str, Any]]) -> None:
         """Return three digits that count, without an exponent."""
         return "-" if number is None else f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
-    # No wider than 80 characters, which is what there is where the output is no terminal.
-    shown = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    ratios = ("var.\nx", "ms\nx", "object.\nx")
-    for title in ("", "solved", "empty", "optimal", "var.", "ms", *ratios, "G1", "G2", "G3"):
-        shown.add_column(title, justify="right" if title else "left", no_wrap=True)
+    ratios = ("var. x", "ms x", "object. x")
+    shown = NumberTable(("dispatcher", "solved", "empty", "optimal", "var.", "ms", *ratios, "G1", "G2", "G3"))
     for row in table:
         numbers = [row[key] for key in ("variables", "time_ms", "variables_ratio", "time_ratio")]
-        shown.add_row(
+        shown.add(
             row["dispatcher"],
             f"{row['solved']}",
             str(row["empty"]),
@@ -161,7 +160,7 @@ def _print(table: list[dict[str, Any]]) -> None:
             *(str(row["groups"][group]) for group in ("G1", "G2", "G3")),
         )
     show(shown)
-    print(
+    show(
         f"{table[0]['instances']:,} instances; empty: no job could start, counted as solved; "
         f"x: ratio to {table[0]['dispatcher']}, median of instances (object., the sum of slowdowns: mean)"
     )

@@ -1,4 +1,4 @@
-"""``mlsim learn classes``, ``energy`` and ``profiles``; results that commands of ``mlsim learn`` show."""
+"""``mlsim learn classes``, ``energy`` and ``energy-samples``; results that its methods show."""
 
 import csv
 import math
@@ -13,9 +13,11 @@ import typer
 
 from mlsim._files import read_lines
 from mlsim._runtime.work_progress import followed
+from mlsim.analysis.formatting import share
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.batch.predictors.weekly_forests import check_library
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_output import new_files, show, table_of, working
+from mlsim.cli.command_output import new_files, show, working
 from mlsim.errors import InputError
 from mlsim.experiment.weekly_runs import whole_log
 from mlsim.learning import class_learning as learning
@@ -56,7 +58,7 @@ def show_rows(title: str, rows: Rows) -> None:
     """Print rows of the same columns as a table; numbers with one decimal."""
     words = [name for name, value in rows[0].items() if isinstance(value, str)]
     cells = ([cell(value) for value in row.values()] for row in rows)
-    show(table_of(list(rows[0]), cells, left=words, title=title), whole=True)
+    show(NumberTable(list(rows[0]), cells, left=words, heading=title, ruled=True))
 
 
 def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -> dict[tuple[str, str], str]:
@@ -94,7 +96,7 @@ def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -
 
 class _ClassesOptions(cli.Options):
     files: list[Path] = cli.argument("Scenarios, each with its log.", "FILE ...")
-    policies: str = cli.option("Policies to simulate.", "NAME,...", default="FCFS,WFP,SAF,SPF")
+    policies: str = cli.option("Policies to simulate.", "POLICIES", default="FCFS,WFP,SAF,SPF")
     trees: int = cli.option("Trees of each week's forest.", default=100, min=1)
     seed: int = cli.option("Of the forests.", default=0, min=0, max=2**32 - 1)
     known: str = cli.option(
@@ -134,8 +136,8 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
     names = [scenario.name for scenario in scenarios]
     if len(set(names)) < len(names):
         raise InputError(f"{', '.join(names)}: each scenario needs a name of its own")
-    gained = Policy.FCFS in policies and any(one.batch.backfill is Backfill.EASY for one in scenarios)
-    check_read(context, {"reference": (gained, "FCFS among --policies, and batch.backfill: easy")})
+    rivals = sum(one.batch.backfill is Backfill.EASY for one in scenarios) * (Policy.FCFS in policies)
+    check_read(context, {"reference": (rivals > 0, "FCFS among --policies, and batch.backfill: easy")})
     dispatchers = ["EASY++", *(name for policy in policies for name in (str(policy), f"{policy}-CI"))]
     others = published_results(options.reference, {"log": names, "dispatcher": dispatchers})
     source = {key: float(value) for key, value in others.items()}
@@ -146,6 +148,8 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
         every = [learning.features_of(log.jobs, log.local, what) for log in followed(logs, work)]
     quality, weeks, variants, gains = [], [], [], []
     with learning_parts.parts_in(out, "learn classes", ", ".join(names), options.jobs) as parts:
+        weekly = sum(int(features.week.max()) for features in every)
+        parts.plan(weekly + len(scenarios) * len(policies) * len(learning.VARIANTS) + rivals)
         for scenario, log, features in zip(scenarios, logs, every, strict=True):
             predicted = learning.predicted_in_parts(
                 parts, log, features, what, trees=options.trees, seed=options.seed
@@ -232,14 +236,15 @@ def energy(options: _EnergyOptions) -> None:
                 shapes = {job: shape for job, shape in steps_of if shape is not None}
                 energy_classes.write_steps(part, shapes, parquet=path.suffix == ".parquet")
     counts = Counter(profile.kind for profile in found.values())
-    for kind in energy_classes.EnergyClass:
-        print(f"{kind:<15} {counts[kind]:>8,}  {100 * counts[kind] / max(len(found), 1):5.1f} %")
+    shares = ((kind, counts[kind], counts[kind] / max(len(found), 1)) for kind in energy_classes.EnergyClass)
+    show(NumberTable(("class", "jobs", "share"), ((kind, f"{n:,}", share(part)) for kind, n, part in shares)))
     if known := measured.known:  # which classes were taken for which
         pairs = Counter((known[job], str(found[job].kind)) for job in known)
         kinds = list(dict.fromkeys(kind for pair in pairs for kind in pair))
-        print("\n" + " " * 18 + "".join(f"{kind:>16}" for kind in kinds) + "  <- found")
-        for word in dict.fromkeys(known.values()):
-            print(f"{word:<18}" + "".join(f"{pairs[word, other]:>16,}" for other in kinds))
+        lines = (
+            (word, *(f"{pairs[word, kind]:,}" for kind in kinds)) for word in dict.fromkeys(known.values())
+        )
+        show("", NumberTable(("known as, found as", *kinds), lines))
         right = sum(n for (one, other), n in pairs.items() if one == other)
         print(f"right: {right:,} of {len(known):,}, {100 * right / len(known):.1f} %")
     for path in targets:
@@ -262,7 +267,7 @@ def profiles(options: _ProfilesOptions) -> None:
 
     A sample each 5 s, with phases of initialising and finishing, noise and outliers.
 
-    mlsim learn profiles -o samples.csv --each 20
+    mlsim learn energy-samples -o samples.csv --each 20
     """
     out, shortest, longest = options.out, options.shortest, options.longest
     if longest < shortest:

@@ -1,16 +1,17 @@
-"""``mlsim learn``: its commands; among them ``policies``, ``mixed``, ``function`` and ``transfer``."""
+"""``mlsim learn``: its methods; here ``delays``, ``mixed``, ``function`` and ``transfer``."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import typer
-from rich.console import Console
 
 from mlsim._runtime.late import load_matplotlib
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
 from mlsim.cli import learn_classes
-from mlsim.cli.command_output import new_files, reporting, show, table_of
+from mlsim.cli.command_output import new_files, reporting, show
 from mlsim.cli.learn_classes import Out, cell, check_read, published_results, show_rows
 from mlsim.errors import InputError
 from mlsim.experiment.study import load_study
@@ -30,7 +31,7 @@ class _PoliciesOptions(cli.Options):
 
 
 def policies(options: _PoliciesOptions) -> None:
-    """Say who is delayed by which policy, over the runs of a study (Zrigui 2021, §4.3).
+    """Show whose jobs each policy delays, over the runs of a study (Zrigui 2021, §4.3).
 
     Premature jobs ask for a hundred times of what they run, or more. Printed are their share in each log
     (Table 4.1), and for each combination of the study, in the mean of its repetitions, their mean bounded
@@ -38,7 +39,7 @@ def policies(options: _PoliciesOptions) -> None:
     processors of the hundred most delayed jobs (Fig. 4.2), and the share of backfilled ones (Fig. 4.4).
     With --out, pictures of these, and of means week by week (Fig. 4.1).
 
-    mlsim learn policies scenarios/studies/resampled --reference scenarios/studies/resampled/source.csv
+    mlsim learn delays scenarios/studies/resampled --reference scenarios/studies/resampled/source.csv
     """
     study, out = load_study(options.path), options.out
     shown = {axis.name: list(axis.points) for axis in study.axes if axis.name != study.repetitions}
@@ -133,7 +134,7 @@ def mixed(context: typer.Context, options: _MixedOptions) -> None:
         policy_validation.at_phases(scenario, phases)
     weeks = weeks_of(scenario)
     with learning_parts.parts_in(out, "learn mixed", scenario.name, options.jobs) as parts:
-        found = mixed_policies.learn_mixed(weeks, *train_test, searching, parts)
+        found = mixed_policies.learn_mixed(weeks, *train_test, searching, parts, later=phases)
         _print(found, source)
         if out is not None:
             policy_validation.write_mixed(out, found, scenario)
@@ -203,7 +204,7 @@ def _print_band(band: policy_validation.PhaseBand) -> None:
         rows.append((name, *cells, *compared))
     titles = ("policy", "train", "test", "test - SAF", "phases better than SAF")
     heading = f"The same over {len(band.phases)} phases of the cut: mean (least to most)"
-    show(table_of(titles, rows, left=("policy",), title=heading), whole=True)
+    show(NumberTable(titles, rows, heading=heading, ruled=True))
 
 
 def _print(found: mixed_policies.Mixed, source: dict[tuple[str, str], str]) -> None:
@@ -220,18 +221,18 @@ def _print(found: mixed_policies.Mixed, source: dict[tuple[str, str], str]) -> N
             sums += [f"{value:.2f}", *([source.get((name, part), "")] if source else [])]
         rows.append((name, *sums, *cells))
     titles = ("policy", *beside, "test - SAF a week", "95 %", "p")
-    show(table_of(titles, rows, left=("policy",), title="Sums of weekly mean bounded slowdowns"), whole=True)
-    console = Console()
+    heading = "Sums of weekly mean bounded slowdowns"
+    show(NumberTable(titles, rows, beside=("source", "95 %"), heading=heading, ruled=True))
     weights = zip(mixed_policies.FEATURES, found.learned.tolist(), strict=True)
-    console.print("w*_train: " + ", ".join(f"{name} {weight:.4g}" for name, weight in weights if weight))
+    show("w*_train: " + ", ".join(f"{name} {weight:.4g}" for name, weight in weights if weight))
     fitted, others = found.weeks[found.train], found.weeks[found.test]
-    console.print(
+    show(
         f"{found.vectors:,} vectors a week; learned from {len(fitted)} weeks with jobs, tested on "
         f"{len(others)}; differences of pairs of the same week, p of Wilcoxon's signed-rank test",
         style="dim",
     )
     if others.min() < fitted.max():
-        console.print("Some test weeks are before the weeks that weights were learned from: no forecast.")
+        show("Some test weeks are before the weeks that weights were learned from: no forecast.")
 
 
 _WEEKS = "workload.select.weeks"
@@ -311,7 +312,9 @@ def transfer(context: typer.Context, options: _TransferOptions) -> None:
         policy_validation.at_phases(scenario, phases)
     logs = dict(zip(names, map(weeks_of, scenarios), strict=True))
     with learning_parts.parts_in(out, "learn transfer", ", ".join(names), options.jobs) as parts:
-        found = policy_validation.learn_transfer(logs, options.share, searching, parts)
+        found = policy_validation.learn_transfer(
+            logs, options.share, searching, parts, later=2 * phases * len(logs)
+        )
 
         def difference(log: str, learned: str) -> str:
             spread = found.against(log, learned, _REFERENCE)
@@ -346,20 +349,28 @@ def transfer(context: typer.Context, options: _TransferOptions) -> None:
 
 def _print_matrix(title: str, logs: list[str], rows: list[list[str]]) -> None:
     """Print a row for each log that was learned on, and below a line for each other policy."""
-    table = table_of(["learned on", *logs], rows, left=("learned on",), title=title)
-    table.rows[len(logs) - 1].end_section = True
-    show(table, whole=True)
+    table = NumberTable(["learned on", *logs], rows[: len(logs)], heading=title, ruled=True)
+    table.end_section()
+    for row in rows[len(logs) :]:
+        table.add(*row)
+    show(table)
 
 
 learn = cli.CommandGroup("learn")
 learn.callback()(lambda: None)
-for command in (
-    mixed,
-    policies,
-    learn_classes.classes,
-    learn_classes.energy,
-    learn_classes.profiles,
-    function,
-    transfer,
-):
-    learn.command()(command)
+_OF_POLICIES: dict[str, Callable[..., None]] = {
+    "mixed": mixed,
+    "function": function,
+    "transfer": transfer,
+    "delays": policies,
+}
+_OF_JOBS: dict[str, Callable[..., None]] = {
+    "classes": learn_classes.classes,
+    "energy": learn_classes.energy,
+    "energy-samples": learn_classes.profiles,
+}
+for panel, methods in (("Policies", _OF_POLICIES), ("Jobs", _OF_JOBS)):
+    for name, method in methods.items():
+        learn.add(name, method, rich_help_panel=panel)
+        if name != method.__name__:  # its earlier name
+            learn.add(method.__name__, method, hidden=True)

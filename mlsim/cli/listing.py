@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import textwrap
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
+from mlsim.cli import completion
 from mlsim.cli.command_options import Json
-from mlsim.cli.command_output import print_json, terminal_width
+from mlsim.cli.command_output import print_json, show, terminal_width
+from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     from mlsim.plugins import Family
@@ -37,15 +42,34 @@ Listing = Literal[
 Lists = tuple[tuple[str, ...], list[tuple[str, ...]]]  # The titles of a list's columns, and its rows
 _LEAST_FOR_TABLES = 60
 _LEAST_FOR_TEXT = 30
+_LONGEST_KEY = 46  # of a column of keys; longer ones push their meaning aside
+_FIRST_SENTENCE = re.compile(r"[.;](?: |$)")
 
 
 def list_(
     what: Annotated[
         Listing | None, typer.Argument(help="What to list; without it, the lists that there are.")
     ] = None,
+    section: Annotated[
+        str | None,
+        typer.Argument(
+            help="With options: only the keys of this section, such as batch.",
+            autocompletion=completion.sections,
+        ),
+    ] = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="With options: allowed values and the whole meaning of each key.")
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """List available policies, techniques, models, options ..."""
+    """List available policies, techniques, models, options ...
+
+    mlsim list options batch
+    """
+    if what != "options":
+        for name, given in (("--long", long), (f"{section}", section)):
+            if given:
+                raise InputError(f"{name}: read with mlsim list options only; take it out")
     if what is None:
         names = list(get_args(Listing))
         if json_:
@@ -54,24 +78,56 @@ def list_(
             print("\n".join(names))
         return
     titles, rows = rows_of(what)
+    if section is not None:
+        rows = _within(section, rows)
     if json_:
         entries = [dict(zip(titles, row, strict=True)) for row in rows]
         print_json(entries, ensure_ascii=False)
         return
-    from rich import box, console, table
+    if what == "options" and not long:
+        _print_short(rows)
+        return
+    width = terminal_width()
+    if not sys.stdout.isatty() or _fits(titles, rows, width):
+        from mlsim.analysis.table_layout import NumberTable
 
-    screen = console.Console()
-    width = min(screen.width, terminal_width())
-    if _fits(titles, rows, width):
-        shown = table.Table(box=box.SIMPLE_HEAD)
-        for title in titles:
-            shown.add_column(title, overflow="fold")
-        for row in rows:
-            # Cells are formulas and types: brackets in them are no markup.
-            shown.add_row(*(cell.replace("[", r"\[") for cell in row))
-        screen.print(shown, width=width)
+        show(NumberTable(titles, rows, left=titles, ruled=True))
     else:
         print("\n\n".join(_as_entry(titles, row, width) for row in rows))
+
+
+def _within(section: str, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the rows of the keys in a section, or of one key."""
+    from mlsim.scenario.field_types import nearest
+
+    found = [row for row in rows if f"{row[0]}.".startswith(f"{section}.")]
+    if not found:
+        sections = list(dict.fromkeys(row[0].split(".")[0] for row in rows if "." in row[0]))
+        keys = [row[0] for row in rows]
+        raise InputError(
+            f"{section}: no section or key has this name;{nearest(section, [*sections, *keys])} "
+            f"allowed: {', '.join(sections)}, and what stands in them"
+        )
+    return found
+
+
+def _print_short(rows: Sequence[tuple[str, ...]]) -> None:
+    """Print keys in a line each, with their defaults as ``--set`` takes them, section by section.
+
+    A terminal cuts meanings at its width; a pipe gets the whole first sentence.
+    """
+    width = terminal_width() if sys.stdout.isatty() else None
+    for section, keys in groupby(rows, lambda row: row[0].split(".")[0] if "." in row[0] else "scenario"):
+        print(f"{section}:")
+        lines = [
+            (f"{key} (needed)" if default == "needed" else f"{key}={default}" if default else key, meaning)
+            for key, _, default, meaning in keys
+        ]
+        longest = min(max(len(left) for left, _ in lines), _LONGEST_KEY)
+        for left, meaning in lines:
+            line = f"  {left:<{longest}}  {_FIRST_SENTENCE.split(meaning, maxsplit=1)[0]}"
+            print(line if width is None or len(line) <= width else f"{line[: width - 1].rstrip()}…")
+    print("\nmlsim list options batch.policy --long has allowed values, units and the whole meaning.")
 
 
 def _fits(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
-from rich import box, table
 
 from mlsim import _jit
 from mlsim._files import expanded, is_file
 from mlsim._runtime import arrays, late, work_progress
 from mlsim.analysis import job_metrics, terminal_tables
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.application.profiles.profile_costs import Request, fixed_length, iteration_costs
 from mlsim.cli import command_options as cli
 from mlsim.cli import workload_commands
@@ -147,20 +147,21 @@ def describe(options: _DescribeOptions) -> None:
     if log_format not in ("auto", *FORMATS):
         raise InputError(f"--from {log_format}; allowed: auto, {', '.join(sorted(FORMATS))}")
     paths = [path for path in (options.log, options.other) if path is not None]
-    with new_files([] if picture is None else [picture]) as parts:
-        logs = [log_facts.describe(path, log_format=log_format, lenient=options.lenient) for path in paths]
+    with (
+        new_files([] if picture is None else [picture]) as parts,
+        working("reading logs", len(paths)) as work,
+    ):
+        logs = [
+            log_facts.describe(path, log_format=log_format, lenient=options.lenient)
+            for path in work_progress.followed(paths, work)
+        ]
         if picture is not None:
             log_facts.draw_page(parts[0], logs, picture.suffix.lower()[1:])
     if options.json_:
         print_json([each.facts for each in logs])
         return
-    shown = table.Table(box=box.SIMPLE_HEAD)
-    shown.add_column("")
-    for each in logs:
-        shown.add_column(each.facts["log"], justify="right", overflow="fold")
-    for title, cells in _rows([each.facts for each in logs]):
-        shown.add_row(title, *cells)
-    show(shown)
+    rows = ((title, *cells) for title, cells in _rows([each.facts for each in logs]))
+    show(NumberTable(("", *(each.facts["log"] for each in logs)), rows, ruled=True))
 
 
 # First lines of the table, by title.
@@ -209,7 +210,7 @@ class _PredictOptions(Options):
         "As `mlsim list predictors` names it, or ./file.py:Class; may be repeated.",
         "--predictor",
         "-p",
-        "NAME",
+        "PREDICTOR",
         show_default="all",
     )
     lenient: Lenient = False
@@ -241,9 +242,9 @@ def predict(options: _PredictOptions) -> None:
     if options.json_:
         print_json({"log": str(log), "unknown_waits": history.unknown_waits, "predictors": rows})
         return
-    print(f"{log}: {len(run_time):,} jobs")
+    show(f"{log}: {len(run_time):,} jobs")
     if history.unknown_waits:
-        print(f"  {history.unknown_waits:,} of unknown wait, taken as if they had not waited")
+        show(f"  {history.unknown_waits:,} of unknown wait, taken as if they had not waited")
     show(terminal_tables.accuracy_table(rows))
 
 
@@ -266,6 +267,7 @@ class _ProfileOptions(Options):
     )
     share: str | None = _distribution("bimodal: share of iterations that cost high.", "0..1")
     path: str | None = _distribution("file: the costs to read.", "FILE")
+    column: str | None = _distribution("file: the column of costs, by name or number.", "NAME")
     seed: int = _distribution("Seed of the random numbers; default 0.", "N", default=0, show_default=False)
     size: str | None = _image("Width and height; default 1152.", "PIXELS")
     limit: str | None = _image("Most steps of z; default 1000.", "STEPS")
@@ -305,7 +307,7 @@ def profile(options: _ProfileOptions) -> None:
     if out.suffix.lower() not in (".npy", ".csv"):
         raise InputError(f"--out {out}: a file of type '{out.suffix}'; allowed: .npy, .csv")
     targets = [out, out.with_suffix(".png")] if options.picture else [out]
-    with new_files(targets) as partial_files:
+    with new_files(targets) as partial_files, working(f"iteration costs of {costs.profile}"):
         simulation_demand.check_memory(
             "--iterations", [simulation_demand.Share("--iterations", f"{n:,} iterations", n * 8)], "the costs"
         )

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.measure import Measurement
+from rich.text import Text
 
 from mlsim import analysis
 from mlsim._runtime.late import load_for_good
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_output import print_json, quiet, reporting, show, table_of, working
+from mlsim.cli.command_output import print_json, quiet, reporting, show, working
 from mlsim.errors import InputError
 from mlsim.experiment import loops, manifest, result_directories
 from mlsim.scenario import Scenario, parse_overrides, scenario_keys
 from mlsim.techniques import TECHNIQUES
 
 if TYPE_CHECKING:
-    from mlsim.experiment.advice import Advice, RecordedLoop
+    from mlsim.experiment.advice import Advice
+    from mlsim.experiment.recorded_loop import Loops, RecordedLoop
 
 _LOOP, _COSTS, _RESULTS = "The loop", "Costs of scheduling", "Results"
-_WIDEST = 1000
 
 
 def _flag(key: str, placeholder: str, text: str, panel: str = _LOOP, *, is_read: bool = True) -> Any:
     """Declare an option that sets a key of the scenario; ``is_read`` as it is, without further rules."""
     text = f"{text} Sets {key}."
-    return cli.option(text, placeholder, rich_help_panel=panel, key=key if is_read else "")
+    return cli.option(text, placeholder, rich_help_panel=panel, key=key if is_read else "", sets=key)
 
 
 _cost = partial(_flag, panel=_COSTS)
@@ -44,20 +44,21 @@ class _LoopOptions(cli.Options):
         "platform.nodes", "SPEEDxNODES", "Relative speeds of the nodes' PEs: 1x8,0.5x8.", is_read=False
     )
     technique: str | None = _flag(
-        "application.technique", "WORDS", "Technique, or several: SS,GSS,FAC2.", is_read=False
+        "application.technique", "TECHNIQUES", "Technique, or several: SS,GSS,FAC2.", is_read=False
     )
     model: str | None = _flag(
-        "application.execution.model", "WORDS", "Execution model, or several: cca,dca.", is_read=False
+        "application.execution.model", "MODELS", "Execution model, or several: cca,dca.", is_read=False
     )
     iterations: str | None = _flag(
         "application.iterations.count", "N", "Iterations; for mandelbrot a square."
     )
-    profile: str | None = _flag("application.costs.profile", "WORD", "Costs of iterations.")
+    profile: str | None = _flag("application.costs.profile", "PROFILE", "Costs of iterations.")
     mean: str | None = _flag(
         "application.costs.mean", "TIME", "Their mean; 20 ms for mandelbrot, 0.2 s for psia."
     )
     std: str | None = _flag("application.costs.std", "TIME", "Their standard deviation.")
     costs: str | None = _flag("application.costs.path", "PATH", "Their file, for --profile file.")
+    column: str | None = _flag("application.costs.column", "NAME", "Column of that file, by name or number.")
     run_time: str | None = cli.option(
         "The job's run time that costs are made from, for profile job and for calibrate: run-time.",
         "TIME",
@@ -120,12 +121,13 @@ def loop(options: _LoopOptions) -> None:
     )
     if file is None and not any(key.split(".")[0] == "platform" for key in overrides):
         raise InputError("mlsim loop: no machine; give --pes NODESxPES, e.g. --pes 16x16, or a scenario file")
-    scenarios = [
-        loops.loop_from_mapping({}, overrides | pair)
-        if file is None
-        else loops.load_loop(file, overrides | pair)
-        for pair in loops.choices(techniques, models)
-    ]
+    with options.named():
+        scenarios = [
+            loops.loop_from_mapping({}, overrides | pair)
+            if file is None
+            else loops.load_loop(file, overrides | pair)
+            for pair in loops.choices(techniques, models)
+        ]
     if options.json_:
         quiet()
     for name, given in (("--no-chunks", not options.chunks), ("--otf2", options.otf2)):
@@ -155,24 +157,18 @@ def loop(options: _LoopOptions) -> None:
 def _print_loops(results: list[loops.LoopResult], out: Path | None) -> None:
     """Print one line per loop, the shortest of several, and where results are."""
     facts = [result.facts for result in results]
-    table = analysis.loop_table(facts)
-    # The table is cut nowhere, even where it is wider than the terminal.
-    wide = Console(width=_WIDEST)
-    console = Console(width=max(Console().width, Measurement.get(wide, wide.options, table).maximum))
     loop, scenario = facts[0], results[0].scenario
-    console.print(scenario.name, style="bold", end="", highlight=False, markup=False)
-    print(
-        f": {loop['iterations']:,} iterations on {loop['pes']:,} PEs of {loop['nodes']:,} nodes, "
-        f"seed {scenario.seed}"
+    size = f"{loop['iterations']:,} iterations on {loop['pes']:,} PEs of {loop['nodes']:,} nodes"
+    show(
+        Text.assemble((scenario.name, "bold"), f": {size}, seed {scenario.seed}"), analysis.loop_table(facts)
     )
-    console.print(table)
     for of in facts:
         if "selected" in of:
             took = analysis.loop_seconds(of["selection_time"])
-            print(f"{of['technique']} {of['model']}: time steps by {of['selected']}; choosing took {took}")
+            show(f"{of['technique']} {of['model']}: time steps by {of['selected']}; choosing took {took}")
     if len(results) > 1:
         best = results[analysis.best_loop(facts)]
-        print(f"* shortest: {best.label}, {analysis.loop_seconds(best.facts['t_loop'])}")
+        show(f"* shortest: {best.label}, {analysis.loop_seconds(best.facts['t_loop'])}")
     if out is not None:
         print(f"Results: {out}")
 
@@ -183,10 +179,14 @@ _SHOWN = 12
 class _AdviseOptions(cli.Options):
     source: Path = cli.argument("Scenario of a loop, or the directory of a run, simulated or real.")
     job: int | None = cli.option("Job of the run whose loop is meant.")
-    technique: str | None = cli.option("Techniques to try, with commas. Default: all that can be used.")
-    model: str | None = cli.option("Models to try, with commas. Default: cca, dca, the current one.")
+    technique: str | None = cli.option(
+        "Techniques to try, with commas. Default: all that can be used.", "TECHNIQUES"
+    )
+    model: str | None = cli.option(
+        "Models to try, with commas. Default: cca, dca, the current one.", "MODELS"
+    )
     seeds: int = cli.option("Seeds, where anything is random.", default=5, min=1)
-    run_time: str | None = cli.option("Run time that costs of profile job are made from.")
+    run_time: str | None = cli.option("Run time that costs of profile job are made from.", "TIME")
     calibrated: Path | None = cli.option(
         "What handing out chunks costs: what mlsim mpi calibrate --json has printed. Default: what "
         "the scenario says, or the record shows.",
@@ -200,31 +200,33 @@ class _AdviseOptions(cli.Options):
 def advise(options: _AdviseOptions) -> None:
     """Recommend a technique and a model for a loop, with the saving and its uncertainty, by simulation.
 
-    A record of fewer than 20 chunks per PE allows no verdict: the command prints why, and what to do instead.
+    Of a record, the costs inside its chunks are varied too. If no choice is within 5 % of the best under all
+    of them, there is no verdict: the command prints why, and what to do instead.
 
     mlsim advise runs/recorded --out advice
     """
-    from mlsim.experiment import advice
+    from mlsim.experiment import advice, recorded_loop
 
     source, out, run_time = options.source, options.out, options.run_time
     overrides = parse_overrides(cli.settings(options.set_, source))
-    record = advice.recorded_loop(source, options.job) if source.is_dir() else None
+    record = recorded_loop.recorded_loop(source, options.job) if source.is_dir() else None
     if record is None and options.job is not None:
         raise InputError(f"--job {options.job}: is of a run; {source} is a scenario")
     if record is not None and run_time is not None:
         raise InputError(f"--run-time {run_time}: the record of {source} says what iterations cost")
-    if record is not None and (unknown := advice.unknown_of(record, source)):
-        facts = advice.facts_of_unknown(unknown, record)
+    if record is not None and (facts := advice.facts_of_unknown(record, source)):
         if out is not None:
             with result_directories.complete_or_gone(out) as place:
                 manifest.write_summary(place.partial / "advice.json", facts)
-        if options.json_:
-            print_json(facts)
-        else:
-            print(f"No verdict: {unknown['reason']}.\nInstead: {unknown['instead']}.")
+        _print_unknown(facts, options.json_)
         return
+    opened: AbstractContextManager[Loops] = (
+        nullcontext((partial(loops.load_loop, source), {}))
+        if record is None
+        else recorded_loop.maker_of(record)
+    )
     with (
-        nullcontext(partial(loops.load_loop, source)) if record is None else advice.maker_of(record) as make,
+        opened as (make, hidden),
         result_directories.complete_or_gone(out) if out is not None else nullcontext() as place,
     ):
         with reporting("choices of a technique") as progress:
@@ -234,16 +236,28 @@ def advise(options: _AdviseOptions) -> None:
                 cli.listed(options.model) or ["cca", "dca"],
                 named=options.technique is not None,
                 seeds=options.seeds,
+                record=record,
+                hidden=hidden,
                 run_time=cli.time_of("--run-time", run_time),
                 charge=_charge(options, lambda: make(overrides)),
                 tell=progress,
             )
         if place is not None:
-            advice.write_advice(place, found, record, f"{source.name}: choices of a technique")
-    if options.json_:
-        print_json(advice.facts_of(found, record))
+            advice.write_advice(place, found, record, source)
+    facts = advice.facts_of(found, record, source)
+    if facts["best"] is None:
+        _print_unknown(facts, options.json_)
+    elif options.json_:
+        print_json(facts)
     else:
         _print_advice(found, record)
+
+
+def _print_unknown(facts: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(facts)
+    else:
+        print(f"No verdict: {facts['reason']}.\nInstead: {facts['instead']}.")
 
 
 def _charge(
@@ -279,11 +293,10 @@ def _print_advice(advice: Advice, record: RecordedLoop | None) -> None:
         for choice in [*first, *(one for one in (advice.now, advice.static) if one not in first)]
     ]
     titles = ("technique", "model", "T_loop", "least", "largest", "/ STATIC", "/ now", "as good", "chunks")
-    show(table_of(titles, rows, left=("technique", "model")))
+    show(NumberTable(titles, rows, keys=2))
     if len(advice.choices) > len(first):
-        print(f"... of {len(advice.choices)} choices; --json has all")
-    for line in _sentences(advice, record):
-        print(line)
+        show(f"... of {len(advice.choices)} choices; --json has all")
+    show(*_sentences(advice, record))
 
 
 def _sentences(advice: Advice, record: RecordedLoop | None) -> list[str]:
@@ -297,7 +310,11 @@ def _sentences(advice: Advice, record: RecordedLoop | None) -> list[str]:
             f"The record: {now.label}, {record.chunks:,} chunks, {what} {record.t_loop:.6g} s; "
             f"simulated from what it shows {now.t_loop[0]:.6g} s ({error:+.1%})."
         )
-    if best is now:
+    most = advice.most_saved
+    if advice.verdict == "leave":
+        any_costs = "" if record is None or not record.has_hidden_costs else ", whatever costs chunks hide"
+        lines.append(f"Recommended: leave it, {now.label}; no choice saves more than {most:.1%}{any_costs}.")
+    elif best is now:
         lines.append(f"Recommended: keep {now.label}; no choice is more than 1 % better.")
     else:
         of_static = "" if static is now else f", {1.0 - best.mean / static.mean:.1%} less than {static.label}"
@@ -305,17 +322,30 @@ def _sentences(advice: Advice, record: RecordedLoop | None) -> list[str]:
             f"Recommended: {best.label}, {analysis.loop_seconds(best.mean)} "
             f"({1.0 - best.mean / now.mean:.1%} less than the current {now.label}{of_static})."
         )
-    many = len(advice.variations)
-    seeds = len({one.seed for one in advice.variations})
-    factors = ", ".join(f"{factor:g}" for factor in sorted({one.factor for one in advice.variations}))
-    spread = f", costs of handing out x {factors}" if "," in factors else ""
-    lines.append(
-        f"Within 1 % of the best in {round(best.as_good * many)} of {many} simulations ({seeds} "
-        f"{'seed' if seeds == 1 else 'seeds'}{spread})."
-    )
+    lines.append(_uncertainty(advice))
     if record is not None and best is not now:
         lines.append(f"On this record it would have saved {record.t_loop - best.mean:.4g} s.")
     if advice.left_out:
         names = dict.fromkeys(label.split()[0] for label in advice.left_out)
         lines.append(f"Left out, as they need parameters: {', '.join(names)}; --technique NAME prints which.")
     return lines
+
+
+def _uncertainty(advice: Advice) -> str:
+    """Return how often the recommendation is as good as the best choice, and the range of what it saves."""
+    best, many = advice.best, len(advice.variations)
+    seeds = len({one.seed for one in advice.variations})
+    factors = ", ".join(f"{factor:g}" for factor in sorted({one.factor for one in advice.variations}))
+    spread = f", costs of handing out x {factors}" if "," in factors else ""
+    orders = len({one.within_chunks for one in advice.variations})
+    within = f", {orders} orders of costs within chunks" if orders > 1 else ""
+    text = (
+        f"Within 1 % of the best in {round(best.as_good * many)} of {many} simulations ({seeds} "
+        f"{'seed' if seeds == 1 else 'seeds'}{spread}{within})"
+    )
+    if not advice.is_sure and advice.verdict != "leave":
+        text += f": not sure; at most {best.regret:.1%} longer than the best"
+    if best is not advice.now:
+        least, largest = advice.saved
+        text += f"; saves {least:.1%} to {largest:.1%}"
+    return f"{text}."

@@ -34,7 +34,12 @@ def _run() -> None:
         from mlsim.cli.commands import program
 
         command = program(())
-    command()
+    if os.environ.get("_MLSIM_COMPLETE", "").startswith("complete_"):
+        from mlsim.cli.completion import answer
+
+        answer(command)
+    else:
+        command()
 
 
 _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")  # set by launchers of MPI for their processes

@@ -11,8 +11,10 @@ import numpy as np
 import typer
 
 from mlsim import analysis, experiment
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_output import print_json, show, table_of
+from mlsim.cli.command_output import print_json, show
+from mlsim.cli.listen import listen
 from mlsim.errors import InputError
 from mlsim.experiment.result_directories import check_target, complete_or_gone
 from mlsim.mpi import launch, loop_options
@@ -37,6 +39,7 @@ class _RunOptions(cli.Options):
     work: str = cli.option(
         "compute: mandelbrot and psia compute; other profiles, and all with sleep or spin, pass the "
         "time that iterations cost.",
+        "compute|sleep|spin",
         default="compute",
     )
     repetitions: int = cli.option("Number of executions of the loop.", default=1, min=1)
@@ -146,7 +149,7 @@ def _print_machine(measured: dict[str, float | int | str]) -> None:
     ]
     if "bandwidth" in measured:
         rows.append(("bandwidth", f"{float(measured['bandwidth']) / 1e9:.2f} GB/s"))
-    show(table_of(("what", "time"), rows, left=("what", "time")))
+    show(NumberTable(("what", "time"), rows))
     if "spins" in measured:
         print("iterations compute" if measured["spins"] else "iterations sleep")
 
@@ -172,9 +175,9 @@ class _ValidateOptions(cli.Options):
     )
     launcher: Launcher = None
     techniques: str = cli.option(
-        "Techniques, with commas.", "--technique", default="STATIC,GSS,TSS,FAC2,FISS,AF"
+        "Techniques, with commas.", "--technique", "TECHNIQUES", default="STATIC,GSS,TSS,FAC2,FISS,AF"
     )
-    models: str = cli.option("Models, with commas.", "--model", default="cca,dca,hdca")
+    models: str = cli.option("Models, with commas.", "--model", "MODELS", default="cca,dca,hdca")
     delays: str | None = cli.option(
         "Injected delays, with commas: 0,10us,100us. Default: the scenario's.", "--delay"
     )
@@ -253,9 +256,21 @@ def validate(options: _ValidateOptions) -> None:
         )
         for row in rows
     )
-    titles = ("technique", "model", "delay", "T_loop", "simulated", "error", "chunks", "simulated")
-    show(table_of(titles, cells, left=("technique", "model")))
+    titles = (
+        "technique",
+        "model",
+        "delay",
+        "T_loop",
+        "simulated T_loop",
+        "error",
+        "chunks",
+        "simulated chunks",
+    )
+    show(NumberTable(titles, cells, keys=2))
     worst = max(rows, key=lambda row: abs(row.error))
-    print(f"largest error: {worst.error * 100:+.2f} %, {worst.pair.technique} {worst.pair.model}")
+    show(f"largest error: {worst.error * 100:+.2f} %, {worst.pair.technique} {worst.pair.model}")
     if place is not None:
         print(f"Results: {place.directory}")
+
+
+mpi.command()(listen)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 
 from mlsim import traces
 from mlsim.analysis import summary_table, terminal_tables
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_output import new_files, print_json, working
+from mlsim.cli.command_output import new_files, print_json, show, working
 from mlsim.errors import InputError
 from mlsim.experiment import comparison, manifest, result_directories, stored_runs
 
@@ -26,6 +26,10 @@ class _CompareOptions(cli.Options):
     out: Path | None = cli.output(
         "Write tables, pairs of jobs and pictures into DIR, which must not exist.", "DIR"
     )
+    all_: bool = cli.flag("Show all metrics, not only the eight usual ones.", "--all")
+    metric: list[str] | None = cli.option(
+        "Compare this metric, such as wait_time.p99 or all of wait_time; may be repeated.", "--metric", "NAME"
+    )
     json_: cli.Json = False
     tau: cli.Tau = 10.0
     tolerance: cli.Tolerance = 0.01
@@ -33,31 +37,44 @@ class _CompareOptions(cli.Options):
 
 def compare(options: _CompareOptions) -> None:
     """Compare RUNs with the first: metrics with differences and which is better, jobs in pairs, pictures."""
-    from mlsim.analysis.run_comparison import comparison_table, differences_table, pairs_table
+    from mlsim.analysis import comparison_tables, run_comparison
+
+    if options.all_ and options.metric:
+        raise InputError("--all and --metric: both choose metrics; leave one of them out")
 
     targets = [target for target in (options.pictures, options.out) if target is not None]
     for target in targets:
         result_directories.check_target(target)
-    found = comparison.compare(
-        *options.runs, labels=_names(options.labels), tau=options.tau, tolerance=options.tolerance
-    )
-    if options.pictures is not None:
-        found.draw(options.pictures)
-    if options.out is not None:
-        found.write(options.out)
+    with working("comparing"):
+        found = comparison.compare(
+            *options.runs,
+            labels=_names(options.labels),
+            tau=options.tau,
+            tolerance=options.tolerance,
+            metrics=options.metric or (),
+        )
+        metrics = found.metrics  # which refuses unknown names before anything is written
+        if options.pictures is not None:
+            found.draw(options.pictures)
+        if options.out is not None:
+            found.write(options.out)
     if options.json_:
         print_json(found.to_dict())
         return
-    console = Console()
     if found.differences:
-        console.print(differences_table(found.labels, found.differences))
-        console.print()
-    console.print(comparison_table(found.labels, found.metrics, found.tolerance))
-    console.print(pairs_table(found.labels, found.pairs))
+        show(comparison_tables.differences_table(found.labels, found.differences), "")
+    shown = metrics if options.all_ or options.metric else run_comparison.main_metrics(metrics)
+    show(comparison_tables.comparison_table(found.labels, shown, found.tolerance))
+    if left := len(metrics) - len(shown):
+        differ = sum(
+            bool({"better", "worse"} & {*metric["verdicts"]}) for metric in metrics if metric not in shown
+        )
+        show(f"--all shows {left} further metrics, {differ} of which are better or worse.", style="dim")
+    show("", comparison_tables.pairs_table(found.labels, found.pairs))
     for note in found.notes:
-        console.print(f"\nNote: {note}", style="yellow", highlight=False)
-    if not all(len(run.records.passes.time) for run in found.runs):
-        console.print("\nPass times by queue length need runs with --set output.passes=on.", style="dim")
+        show("", f"Note: {note}", style="yellow")
+    if targets and not all(len(run.records.passes.time) for run in found.runs):
+        show("", "Pass times by queue length need runs with --set output.passes=on.", style="dim")
     for target in targets:
         print(f"Written: {target}  ({', '.join(sorted(path.name for path in target.iterdir()))})")
 
@@ -109,17 +126,14 @@ def metrics(options: _MetricsOptions) -> None:
 
 
 def _print_metrics(result: stored_runs.RunMetrics, many: bool) -> None:
-    console = Console()
     if result.groups is not None and result.by is not None:
-        console.print(f"[bold]{result.run.label}[/bold]", highlight=False)
-        console.print(terminal_tables.breakdown_table(result.groups, result.by))
-        console.print()
+        show(result.run.label, style="bold")
+        show(terminal_tables.breakdown_table(result.groups, result.by), "")
         return
     if many:
-        console.rule(result.run.label, align="left")
-    console.print(summary_table(result.summary))
-    console.print()
-    console.print(terminal_tables.metrics_table(result.summary, result.by_class, result.pass_times))
+        show(f"── {result.run.label}", style="bold")
+    show(summary_table(result.summary), "")
+    show(terminal_tables.metrics_table(result.summary, result.by_class, result.pass_times))
 
 
 class _ReportOptions(cli.Options):
@@ -142,7 +156,7 @@ class _ReportOptions(cli.Options):
 
 def report(options: _ReportOptions) -> None:
     """Write a page on RUNs: summary, jobs, Gantt chart, loops, utilization, waits, comparison; no network."""
-    with new_files([options.out]) as (partial,):
+    with new_files([options.out]) as (partial,), working("writing the page"):
         text = comparison.make_page(
             options.runs,
             labels=_names(options.labels),
@@ -171,6 +185,9 @@ PlotKind = Literal[
 ]
 
 
+Colouring = Literal["job", "user", "group", "application", "executable", "partition", "queue", "qos"]
+
+
 class _PlotOptions(cli.Options):
     kind: PlotKind = cli.argument("What to draw.")
     runs: list[Path] = cli.argument("Directories of runs or loops.", "RUN...")
@@ -181,6 +198,12 @@ class _PlotOptions(cli.Options):
     width: float = cli.option("Width in mm; a column of a paper has 85.", default=85.0, min=30, max=500)
     height: float | None = cli.option("Height in mm.", show_default="one that suits", min=20, max=500)
     job: int | None = cli.option("Whose loop is drawn.", show_default="the job whose PEs lost most time")
+    colour: Colouring = cli.option(
+        "What the colours of a Gantt chart mean: a job, or all jobs of a user, partition, ...",
+        "--colour",
+        "--color",
+        default="job",
+    )
     tau: cli.Tau = 10.0
 
 
@@ -195,7 +218,10 @@ def plot(options: _PlotOptions) -> None:
     if job is not None and not what.of_loops:
         loops = ", ".join(name for name, other in figures().items() if other.of_loops)
         raise InputError(f"--job: {kind} is not of one loop; it is for {loops}")
-    with new_files([target]) as (partial,):
+    if options.colour != "job" and kind != "gantt":
+        raise InputError(f"--colour: {kind} has no colours of jobs; it is for gantt")
+    more = {"colour": options.colour} if kind == "gantt" else {}
+    with new_files([target]) as (partial,), working(f"drawing {kind}"):
         found = comparison.read_for_plot(
             options.runs, _names(options.labels), of_loops=what.of_loops, job=job
         )
@@ -203,7 +229,7 @@ def plot(options: _PlotOptions) -> None:
             raise InputError(
                 f"{kind} shows one run; found {len(found)}: {', '.join(found)}. Name one of them"
             )
-        write_figure(what.draw(found, options.width, options.height, options.tau), partial)
+        write_figure(what.draw(found, options.width, options.height, options.tau, **more), partial)
     print(f"Written: {target}  ({what.meaning})")
 
 
@@ -244,15 +270,15 @@ def _print_survey(anchor: Path, found: traces.Survey, most: int) -> None:
         "metrics": ", ".join(found.metrics) or "-",
     }
     print(f"{anchor}")
-    for name, text in rows.items():
-        print(f"  {name:<12}{text}")
-    for kind, many in sorted(found.events.items(), key=lambda item: (-item[1], item[0])):
-        print(f"  {many:>12,}  {kind}")
+    counts = sorted(found.events.items(), key=lambda item: (-item[1], item[0]))
     longest = sorted(found.regions.items(), key=lambda item: (-item[1].inclusive, item[0]))[:most]
+    show(NumberTable(("", ""), rows.items(), left=("",)), "")
+    show(NumberTable(("event", "count"), ((kind, f"{many:,}") for kind, many in counts)))
     if longest:
-        print(f"  {'visits':>12}  {'inclusive (s)':>15}  {'exclusive (s)':>15}  region")
-        for name, times in longest:
-            print(f"  {times.visits:>12,}  {times.inclusive:>15.6f}  {times.exclusive:>15.6f}  {name}")
+        times = ((of.visits, of.inclusive, of.exclusive) for _, of in longest)
+        cells = ((f"{visits:,}", f"{whole:.6f}", f"{own:.6f}") for visits, whole, own in times)
+        named = ((name, *row) for (name, _), row in zip(longest, cells, strict=True))
+        show("", NumberTable(("region", "visits", "inclusive (s)", "exclusive (s)"), named))
 
 
 @trace.command()

@@ -69,7 +69,7 @@ def run(options: _RunOptions) -> None:
         if options.json_:
             print_json(comparison.gains)
         elif not is_quiet:
-            from mlsim.analysis.run_comparison import gains_table
+            from mlsim.analysis.comparison_tables import gains_table
 
             show(gains_table(scenario.name, comparison.gains))
             _print_results(comparison.directory)
@@ -83,10 +83,8 @@ def run(options: _RunOptions) -> None:
 
 
 def _print_summary(result: experiment.Result) -> None:
-    console = Console()
-    console.print(analysis.summary_table(result.summary))
-    for line in (*_notes(result), *_rejections(result)):
-        console.print(line, style="yellow", highlight=False)
+    show(analysis.summary_table(result.summary))
+    show(*_notes(result), *_rejections(result), style="yellow")
     _print_results(result.directory)
 
 

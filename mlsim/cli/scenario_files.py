@@ -3,9 +3,11 @@
 import importlib.util
 import json
 import os
-from collections.abc import Iterator
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +15,7 @@ import typer
 
 from mlsim._files import is_file, read_bytes, read_text
 from mlsim.cli import command_options as cli
+from mlsim.cli import completion, example_cluster
 from mlsim.cli.command_output import ids_of, new_files, print_json
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment import manifest
@@ -189,23 +192,66 @@ def schema(
 
 
 _HOME = Path(__file__).parent / "templates"
+# The scenarios of the repository: a wheel has them among the templates.
+_SCENARIOS = next(
+    place for place in (_HOME / "scenarios", Path(__file__).parents[2] / "scenarios") if place.is_dir()
+)
+# Of their files, without pages and pictures.
+_SUFFIXES = (".yaml", ".csv", ".csv.gz", ".py", ".sh", ".sbatch", ".txt")
 # File with the schema, by what a YAML file is for.
 SCHEMAS = {kind: f"{kind}.schema.json" for kind in ("scenario", "loop", "study")}
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """An example: its YAML files with what each is for, other files, and the command to begin with."""
+    """An example: its YAML files with what each is for, other files, and the commands to begin with."""
 
     yaml: dict[str, str]
     others: tuple[str, ...] = ()
-    command: str = "mlsim run {}"  # of the first file
+    steps: tuple[str, ...] = ("mlsim run {}",)  # of the first file
+    made: Callable[[], dict[str, str]] | None = None  # the texts of files that no template holds
+    trees: dict[str, str] = field(default_factory=dict)  # folder of the scenarios to folder that is written
 
 
-# The examples of ``mlsim init``, the default first.
+# The examples of ``mlsim init``, the default first, then one for each kind of user.
 TEMPLATES = {
     # Two levels at once: 200 jobs, each a self-scheduled loop, on 16 nodes under EASY.
     "quickstart": Template({"quickstart.yaml": "scenario"}, ("quickstart.swf",)),
+    # A user-defined policy against FCFS and SAF, on ten workloads of a model, with intervals.
+    "researcher": Template(
+        {"policies.yaml": "study", "machine.yaml": "scenario"},
+        ("aged.py",),
+        ("mlsim study {}", "cat runs/policies/statistics.md"),
+    ),
+    # The accounting of a Slurm cluster, and the same machine with more nodes.
+    "operator": Template(
+        {"cluster.yaml": "scenario"},
+        ("sacct.txt", "slurm.conf"),
+        (
+            "mlsim check {}",
+            "mlsim run {} --out runs/now",
+            "mlsim run {} --set platform.nodes.0.count=28 --out runs/more",
+            "mlsim compare runs/now runs/more",
+        ),
+        example_cluster.files,
+    ),
+    # A loop under several techniques: simulated, then for real on MPI.
+    "developer": Template(
+        {"loop.yaml": "loop"},
+        ("mandelbrot.py",),
+        (
+            "mlsim loop {} --technique STATIC,SS,GSS,FAC2",
+            "python mandelbrot.py",
+            "mlsim loop {} --set 'application.costs={{profile: file, path: costs.csv}}' "
+            "--technique STATIC,SS,GSS,FAC2",
+            "mpiexec -n 4 python mandelbrot.py SS   # needs: pip install 'mlsim[mpich]'",
+            "mlsim advise runs/SS",
+        ),
+    ),
+    # A published result and its reproduction: the ESP batch without and with RCA (Eleliemy 2021, Fig. 7.7).
+    "paper": Template(
+        {}, steps=("mlsim study study.yaml", "cat runs/slurm-esp/table.md"), trees={"studies/slurm-esp": ""}
+    ),
     # Rigid jobs of a log, and half of the machine drained for maintenance.
     "maintenance": Template({"maintenance.yaml": "scenario"}, ("quickstart.swf",)),
     # A year of jobs drawn from a model.
@@ -216,60 +262,92 @@ TEMPLATES = {
     "technique": Template(
         {"technique.yaml": "loop"},
         ("technique.py",),
-        "mlsim loop {} --technique STATIC,FAC2,./technique.py:thirds",
+        ("mlsim loop {} --technique STATIC,FAC2,./technique.py:thirds",),
     ),
     # Policies and techniques compared over seeds, with tables and a picture.
     "study": Template(
-        {"study.yaml": "study", "quickstart.yaml": "scenario"}, ("quickstart.swf",), "mlsim study {}"
+        {"study.yaml": "study", "quickstart.yaml": "scenario"}, ("quickstart.swf",), ("mlsim study {}",)
+    ),
+    # All scenarios and studies that the documentation names, in its folders.
+    "scenarios": Template(
+        {},
+        steps=("mlsim run scenarios/generated.yaml", "mlsim study scenarios/studies/slurm-esp"),
+        made=lambda: {"traces/quickstart.swf": read_text(_HOME / "quickstart.swf", "template")},
+        trees={"": "scenarios"},
     ),
 }
 
 
 def init(
     template: Annotated[
-        str, typer.Argument(help=f"Which example: {', '.join(TEMPLATES)}.", metavar="TEMPLATE")
+        str,
+        typer.Argument(
+            help=f"Which example: {', '.join(TEMPLATES)}.",
+            metavar="TEMPLATE",
+            autocompletion=completion.of_words(list(TEMPLATES)),
+        ),
     ] = "quickstart",
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Where; it is made if it is not there.")
     ] = Path(),
 ) -> None:
-    """Write an example scenario, with its workload, to begin with.
+    """Write an example with everything that it needs, to begin with.
 
-    Beside it goes the schema of its keys, which editors complete and check by. Nothing is overwritten;
-    files that are there with the same content are left as they are.
+    For researchers, operators of a Slurm cluster and application developers there is one each; paper is the
+    reproduction of a published result, and scenarios has every file that the documentation names. Beside
+    them goes the schema of their keys, which editors complete and check by. Nothing is overwritten; files
+    that are there with the same content are left as they are.
     """
     found = TEMPLATES.get(template.lower())
     if found is None:
         hint = field_types.nearest(template, TEMPLATES)
         raise InputError(f"TEMPLATE: {template!r} is not known;{hint} allowed: {', '.join(TEMPLATES)}")
-    texts = dict(_texts(found))
+    contents = dict(_contents(found))
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        for name in contents:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{out}: cannot be made: {error.strerror}; give another directory") from error
-    missing = dict(texts)
-    for name, text in texts.items():
-        with suppress(OSError):
-            if is_file(out / name) and read_bytes(out / name) == text.encode():
-                del missing[name]
+    kept = {name for name, content in contents.items() if _is_there(out / name, content)}
+    missing = {name: content for name, content in contents.items() if name not in kept}
     with new_files([out / name for name in missing]) as partial:
-        for path, text in zip(partial, missing.values(), strict=True):
-            path.write_text(text, encoding="utf-8", newline="\n")
-    print("\n".join(f"{out / name}{'' if name in missing else ' (already there)'}" for name in texts))
-    place = "" if out == Path() else f"cd {out} && "
-    print(f"\nNext: {place}{found.command.format(next(iter(found.yaml)))}")
+        for path, content in zip(partial, missing.values(), strict=True):
+            path.write_bytes(content)
+    folders = Counter(Path(name).parts[0] for name in contents if "/" in name)
+    for folder, count in folders.items():
+        print(f"{out / folder}: {count} {'file' if count == 1 else 'files'}")
+    for name in contents:
+        if "/" not in name:
+            print(f"{out / name}{' (already there)' if name in kept else ''}")
+    place = f"cd {shlex.quote(str(out))} && " if out != Path() else ""
+    steps = [step.format(*found.yaml) for step in found.steps]
+    print(f"\nNext: {place}{steps[0]}", *steps[1:], sep="\n      ")
 
 
-def _texts(template: Template) -> Iterator[tuple[str, str]]:
-    """Yield each file's name and text; workloads lie beside the scenario here, unlike in the repository."""
+def _is_there(path: Path, content: bytes) -> bool:
+    """Whether a file has this content already; the schema may be that of another version of mlsim."""
+    with suppress(OSError):
+        return is_file(path) and (path.name in SCHEMAS.values() or read_bytes(path) == content)
+    return False
+
+
+def _contents(template: Template) -> Iterator[tuple[str, bytes]]:
+    """Yield each file's name and content; workloads lie beside the scenario, unlike in the repository."""
+    made = template.made() if template.made else {}
     for name, kind in template.yaml.items():
-        text = read_text(_HOME / name, "template").replace("path: ../traces/", "path: ")
+        text = made.get(name) or read_text(_HOME / name, "template").replace("path: ../traces/", "path: ")
         if importlib.util.find_spec("otf2") is None:
             text = text.replace(
                 "trace: chunks\n", "trace: none   # chunks needs: pip install 'mlsim[otf2]'\n"
             )
-        yield name, f"# yaml-language-server: $schema={SCHEMAS[kind]}\n{text}"
+        yield name, f"# yaml-language-server: $schema={SCHEMAS[kind]}\n{text}".encode()
     for name in template.others:
-        yield name, read_text(_HOME / name, "template")
+        yield name, (made.get(name) or read_text(_HOME / name, "template")).encode()
+    yield from ((name, text.encode()) for name, text in made.items() if "/" in name)
+    for source, folder in template.trees.items():
+        for path in sorted((_SCENARIOS / source).rglob("*")):
+            inside = path.relative_to(_SCENARIOS / source)
+            if path.name.endswith(_SUFFIXES) and not {"runs", "__pycache__"} & {*inside.parts}:
+                yield (Path(folder) / inside).as_posix(), read_bytes(path)
     for kind in dict.fromkeys(template.yaml.values()):
-        yield SCHEMAS[kind], json.dumps(schema_of(kind), indent=2) + "\n"
+        yield SCHEMAS[kind], (json.dumps(schema_of(kind), indent=2) + "\n").encode()

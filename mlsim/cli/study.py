@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich import box, table
 from rich.text import Text
 
+from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
 from mlsim.cli.command_output import print_json, quiet, show
 from mlsim.errors import InputError, printable
 from mlsim.experiment import study as studies
 from mlsim.experiment.study import axes, cluster_executors, study_executors, study_runner
-from mlsim.experiment.study.study_tables import study_tables
+from mlsim.experiment.study.study_tables import Table, notes_on, study_tables
 
 
 class _Study(cli.Commands):
@@ -134,14 +134,28 @@ def _print_tables(chosen: studies.Study, rows: Sequence[studies.StudyRow], targe
     if chosen.search is not None:
         from mlsim.experiment.study.study_results import search_tables as tables_of
 
-    for title, (titles, lines) in tables_of(chosen, rows).items():
-        shown = table.Table(
-            *titles, box=box.SIMPLE_HEAD, title=f"{chosen.name}: {title}", title_justify="left"
-        )
-        for line in lines:
-            shown.add_row(*map(Text, line))
-        show(shown)
+    found = tables_of(chosen, rows)
+    for title, table in found.items():
+        show(_shown(f"{chosen.name}: {title}", table), "")
+    if note := notes_on(chosen, found.values(), "*"):
+        show(note, "", style="dim")
     print(f"Results: {target}")
+
+
+def _shown(title: str, table: Table) -> NumberTable:
+    """Lay out a table of a study; the best cell of a row has a star."""
+    starred = {column for _, column in table.best}
+    shown = NumberTable(
+        table.titles, keys=table.keys, beside=("source", "low", "high", "p"), heading=title, ruled=True
+    )
+    for row, line in enumerate(table.lines):
+        cells: list[Text | str] = []
+        for column, text in enumerate(line):
+            best = (row, column) in table.best
+            space = "  " if column in starred else ""
+            cells.append(Text(f"{text} *", "bold green") if best else f"{text}{space}")
+        shown.add(*cells)
+    return shown
 
 
 _MOST_FAILED = 20

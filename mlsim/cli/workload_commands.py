@@ -57,7 +57,8 @@ class _GenerateOptions(Options):
     model: str = argument(
         "lublin (Lublin and Feitelson 2003), poisson, weibull, model.json (made by mlsim workload "
         "fit), ./file.py:Name, or an installed one; "
-        "mlsim list workloads shows them."
+        "mlsim list workloads shows them.",
+        "MODEL",
     )
     out: Out
     jobs: int | None = option("How many jobs.", "N")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from mlsim._runtime.memory import give_back
 from mlsim.batch.room.unit_requests import Misfits, PowerCap, Requests
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of, power_of
+from mlsim.record import Calendar
 from mlsim.record.table_blocks import LARGE_ROWS
 from mlsim.record.table_files import JOB_COLUMNS
 from mlsim.scenario import ApplicationConfig, BatchConfig, Scenario, WorkloadConfig
@@ -23,7 +25,7 @@ from mlsim.scenario.words import ApplicationModel, CleaningRule, Contiguity, Map
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
 from mlsim.workload.derived_logs import resampled
 from mlsim.workload.generated_jobs import Made, planned
-from mlsim.workload.log_fields import local_times
+from mlsim.workload.log_fields import local_times, start_and_zone
 from mlsim.workload.measured_power import JobSteps, read_steps
 from mlsim.workload.workload_jobs import OwnColumns
 
@@ -132,6 +134,23 @@ def local_clock(scenario: Scenario, workload: Workload) -> Callable[[Floats], Fl
         return local_times(times * factor + workload.origin, workload.header, place)
 
     return local
+
+
+_LATEST_DATE = 1e11  # s since 1970; the year 5138
+
+
+def calendar_of(scenario: Scenario, workload: Workload) -> Calendar | None:
+    """Return the dates of a run; None if its log has none, or its times are not those of the log."""
+    config = scenario.workload
+    if config.generate is not None or config.resample is not None or config.select.scale_load != 1:
+        return None
+    with suppress(InputError):  # dates label axes only; a zone that this system lacks ends no run
+        zero, zone = start_and_zone(workload.header, Path(scenario.source))
+        # Logs that were made up have 0; a number beyond is none of seconds.
+        if zero is not None and 0 < zero + workload.origin < _LATEST_DATE and zero != 0:
+            known = any(workload.header.get(key) for key in ("TimeZoneString", "TimeZone"))
+            return Calendar(zero + workload.origin, zone if known else None)
+    return None
 
 
 def reading_counts(workload: Workload, dependencies: Dependencies | None) -> dict[str, int]:

@@ -144,6 +144,7 @@ def records_of(
         messages=messages,
         shared=record.Shared(list(machine.shared.names), list(machine.shared.units), machine.shared.capacity),
         power_steps=power_steps,
+        calendar=scenario_inputs.calendar_of(scenario, submitted.workload),
         **batch.tables(),
     )
 

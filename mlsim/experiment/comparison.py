@@ -15,6 +15,7 @@ import polars as pl
 from mlsim import __version__
 from mlsim._files import expanded, is_file, read_text
 from mlsim._runtime.forks import check_fork
+from mlsim._runtime.work_progress import followed, stage
 from mlsim.analysis import run_comparison, run_summary
 from mlsim.errors import InputError
 from mlsim.experiment import manifest, result_directories, stored_runs
@@ -40,6 +41,8 @@ class RunComparison:
     """The bound of bounded slowdowns, in seconds."""
     tolerance: float = 0.01
     """Share of the first run's value up to which another is not called better or worse."""
+    names: tuple[str, ...] = ()
+    """Metrics to compare; none: all."""
 
     @property
     def labels(self) -> list[str]:
@@ -54,7 +57,10 @@ class RunComparison:
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """Metrics side by side; see :func:`mlsim.analysis.run_comparison.compare_metrics`."""
-        return run_comparison.compare_metrics(self.summaries, self.tolerance)
+        compared: Sequence[run_comparison.Compared] = run_comparison.COMPARED
+        if self.names:
+            compared = run_comparison.find_metrics(self.names, self.summaries)
+        return run_comparison.compare_metrics(self.summaries, self.tolerance, compared)
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -163,12 +169,21 @@ class RunComparison:
         return f"RunComparison({', '.join(self.labels)})"
 
     def _repr_html_(self) -> str:
-        tables = [run_comparison.differences_table(self.labels, self.differences)] if self.differences else []
-        return html_of(*tables, run_comparison.comparison_table(self.labels, self.metrics, self.tolerance))
+        from mlsim.analysis import comparison_tables
+
+        tables = (
+            [comparison_tables.differences_table(self.labels, self.differences)] if self.differences else []
+        )
+        shown = self.metrics if self.names else run_comparison.main_metrics(self.metrics)
+        return html_of(*tables, comparison_tables.comparison_table(self.labels, shown, self.tolerance))
 
 
 def compare(
-    *runs: Result | str | Path, labels: Sequence[str] | None = None, tau: float = TAU, tolerance: float = 0.01
+    *runs: Result | str | Path,
+    labels: Sequence[str] | None = None,
+    tau: float = TAU,
+    tolerance: float = 0.01,
+    metrics: Sequence[str] = (),
 ) -> RunComparison:
     """Compare runs with the first of them.
 
@@ -183,6 +198,8 @@ def compare(
     tolerance
         Share of the first run's value up to which another is not called better or worse: one run a side
         cannot distinguish smaller differences from chance. Wall-clock times are never judged.
+    metrics
+        Keys of ``summary.json``, such as ``wait_time.p90``, or sections of it; by default all usual ones.
 
     Examples
     --------
@@ -202,16 +219,14 @@ def compare(
     names = _names(found, labels)
     if len(found) < 2:
         raise InputError(f"a comparison needs two runs or more; given: {', '.join(names) or 'none'}")
-    return RunComparison(
-        tuple(
+    with stage("reading runs", len(found), apart=True) as work:
+        read = tuple(
             stored_runs.StoredRun(name, run.directory, run.summary, run.records, plain(run.scenario))
             if isinstance(run, Result)
             else stored_runs.read_run(run, name)
-            for run, name in zip(found, names, strict=True)
-        ),
-        tau,
-        tolerance,
-    )
+            for run, name in followed(zip(found, names, strict=True), work)
+        )
+    return RunComparison(read, tau, tolerance, tuple(metrics))
 
 
 def _names(runs: Sequence[Result | Path], labels: Sequence[str] | None) -> list[str]:
@@ -250,15 +265,16 @@ def make_page(
     names = _page_names(directories, labels)
     runs: list[PageRun] = []
     others: list[tuple[str, dict[str, Any]]] = []
-    for directory, name in zip(directories, names, strict=True):
-        stored = stored_runs.read_run(directory, name, loops=True)
-        if len(runs) < most_runs:
-            scenario = read_text(_scenario_file(directory), "scenario", _MOST_BYTES)
-            loops = read_loops(stored, most_chunks)
-            summary = stored_runs.summary_of(stored)
-            runs.append(PageRun(stored.label, summary, stored.records, scenario, loops))
-        else:
-            others.append((name, stored_runs.summary_of(stored)))
+    with stage("reading runs", len(names), apart=True) as work:
+        for directory, name in followed(zip(directories, names, strict=True), work):
+            stored = stored_runs.read_run(directory, name, loops=True)
+            if len(runs) < most_runs:
+                scenario = read_text(_scenario_file(directory), "scenario", _MOST_BYTES)
+                loops = read_loops(stored, most_chunks)
+                summary = stored_runs.summary_of(stored)
+                runs.append(PageRun(stored.label, summary, stored.records, scenario, loops))
+            else:
+                others.append((name, stored_runs.summary_of(stored)))
     return page_text(runs, studies, others=others, tolerance=tolerance, version=__version__)
 
 

@@ -182,14 +182,17 @@ def _lacking(what: str, error: ImportError) -> InputError:
     return InputError(f"{what}: {error}; install the extra: pip install 'mlsim[pandas]'")
 
 
-_COLUMNS = 100
+_UNLIMITED = 1_000_000
 _TEXT = '<pre style="white-space:pre;overflow-x:auto;line-height:normal;font-family:monospace">{code}</pre>'
 
 
 def html_of(*parts: RenderableType) -> str:
     """Return tables as the command line prints them, for notebooks."""
     from rich.console import Console, Group
+    from rich.measure import Measurement
 
-    console = Console(record=True, file=io.StringIO(), width=_COLUMNS)
+    console = Console(record=True, file=io.StringIO())
+    whole = Measurement.get(console, console.options.update(width=_UNLIMITED), Group(*parts))
+    console.width = whole.maximum
     console.print(Group(*parts))
     return console.export_html(inline_styles=True, code_format=_TEXT)

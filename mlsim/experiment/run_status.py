@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlsim._files import expanded, is_directory, is_file, named, read_json
+from mlsim._runtime.work_progress import how_far, progress_line
 from mlsim.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -30,14 +31,23 @@ _LETTERS = {"free": ".", "held": "#", "down": "x"}
 
 
 def progress_bar() -> Bar:
-    """Return a bar on standard error, with the field ``state`` of its tasks as text, that leaves no trace."""
+    """Return a bar on standard error, with the field ``state`` of its tasks as text, that leaves no trace.
+
+    While the total of a task is unknown, the progress of what is being prepared stands there.
+    """
     from rich import progress
     from rich.console import Console
+    from rich.text import Text
+
+    class State(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
+            preparing = how_far() if task.total is None else None
+            return Text(task.fields["state"] if preparing is None else progress_line(preparing))
 
     return progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
-        progress.TextColumn("{task.fields[state]}"),
+        State(),
         progress.TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,

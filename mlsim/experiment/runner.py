@@ -157,6 +157,7 @@ def _run(
         "log": outcome.notes,
         "simulated": outcome.simulated,
         "largest_request": outcome.largest,
+        **({} if outcome.records.calendar is None else outcome.records.calendar.to_summary()),
     }
     result = Result(scenario, summary, outcome.records)
 

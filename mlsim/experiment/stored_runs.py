@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,7 +14,7 @@ from mlsim._files import expanded, is_directory, is_file, is_there, named, read_
 from mlsim.analysis import SCHEMA_VERSION, run_summary, summarize
 from mlsim.errors import InputError
 from mlsim.experiment.manifest import check_read
-from mlsim.record import Records
+from mlsim.record import Calendar, Records
 from mlsim.record.derived_times import TAU
 from mlsim.scenario.scenario_text import parse_text
 
@@ -189,11 +189,20 @@ def read_run(directory: str | Path, label: str | None = None, *, loops: bool = F
             f"in {directory / _SUMMARY}"
         )
     records, scenario = read_tables(directory, without=_UNREAD), read_scenario(directory / scenario_file)
+    records = replace(records, calendar=_calendar(directory / _SUMMARY, summary))
     if single:
         facts: dict[str, Any] = next(iter(summary.get("loops") or ()), {})
         of = {"scenario": summary["scenario"], "seed": summary["seed"]}
         summary = summarize(records, **of, technique=facts.get("technique"))
     return StoredRun(label or name_runs([directory])[0], directory, summary, records, scenario, note)
+
+
+def _calendar(path: Path, summary: Mapping[str, Any]) -> Calendar | None:
+    workload = summary.get("workload")
+    try:
+        return Calendar.from_summary(workload) if isinstance(workload, Mapping) else None
+    except (ValueError, OverflowError):
+        _refuse(path, "workload.start", summary["workload"]["start"], "a date")
 
 
 def read_scenario(path: Path) -> dict[str, Any]:

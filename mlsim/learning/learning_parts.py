@@ -84,7 +84,11 @@ class Parts:
         self._watch = watch or ProgressListener()
         self._digests: dict[Path, study_plan.Digests] = {}
         self._known: set[str] = set()
-        self._there = 0
+        self._there = self._planned = 0
+
+    def plan(self, count: int) -> None:
+        """Set how many parts there will be in all, where the caller knows it before it asks for them."""
+        self._planned = len(self._known) + count
 
     def results(self, parts: Sequence[Part]) -> Iterator[Floats]:
         """Run parts, and yield their results in order; raises MlsimError if one fails, after it is kept."""
@@ -112,7 +116,7 @@ class Parts:
         new = set(tasks) - self._known
         self._there += len(new) - len(missing)
         self._known |= new
-        self._watch.begin(len(self._known), self._there, self._store)
+        self._watch.begin(max(len(self._known), self._planned), self._there, self._store)
         try:
             with closing(executed(missing, self._executor, self._entries, self._watch)) as results:
                 for done in results:
@@ -129,7 +133,7 @@ def parts_in(out: Path | None, command: str, name: str, jobs: int | None) -> Ite
     ``out`` is resumed if it is the store of this ``command`` and logs (``name``); None: nothing is kept.
     """
     executor = Serial() if jobs == 1 else Processes(jobs)
-    watch = ProgressDisplay(command, shown=True, things="parts known so far")
+    watch = ProgressDisplay(command, shown=True, things="parts")
     store = None if out is None else study_store.Store.open(out, name, command)
     with nullcontext() if store is None else study_store.locked(store):
         if store is not None:

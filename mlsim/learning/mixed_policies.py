@@ -357,10 +357,12 @@ def learn_mixed(
     test: tuple[int, int],
     searching: Searching,
     parts: Parts | None = None,
+    later: int = 0,
 ) -> Mixed:
     """Search mixed policies on the weeks ``train`` (first and last) of a log, and test them on ``test``.
 
     w_greedy uses the week before the first one, if any. ``parts`` run the searches; None: this process.
+    ``later``: how many parts the caller will run afterwards, for their progress.
     """
     fit = [number for number, block in weeks.blocks.items() if (block.processors <= weeks.units).any()]
     numbers = np.array(sorted(fit), np.int64)
@@ -375,6 +377,8 @@ def learn_mixed(
     searching = searching.over([block for block, taken in zip(blocks, trained, strict=True) if taken])
     config, units = weeks.scenario.batch, weeks.units
     find = _by_grid if searching.method == "grid" else _by_evolution
+    if parts is not None:
+        parts.plan(len(numbers) + (searching.method != "grid") + later)
     best, least, greedy, learned, count = find(weeks, numbers, trained, searching, parts)
     fitted = weekly_means(blocks, config, units, learned[np.newaxis])[:, 0]
     before = np.diff(numbers, prepend=numbers[0] - 2) == 1

@@ -139,7 +139,8 @@ def premature_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], F
     """Return share of premature jobs (%), number of jobs and mean run time (s) of each whole log."""
     axes = log_axes(study)
     logs: dict[tuple[str, ...], Scenario] = {}
-    for point, scenario in study.cases:
+    cases = list(study.cases)
+    for point, scenario in cases:
         labels = tuple(point.labels[axis] for axis in axes)
         if labels not in logs:
             whole = scenario.workload.model_copy(update={"resample": None})
@@ -147,6 +148,7 @@ def premature_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], F
     wanted = [
         Part(dict(zip(axes, labels, strict=True)), scenario, _premature) for labels, scenario in logs.items()
     ]
+    parts.plan(len(wanted) + len(cases))  # their delays come next
     return dict(zip(logs, parts.results(wanted), strict=True))
 
 

@@ -91,9 +91,16 @@ class Transfer:
 
 
 def learn_transfer(
-    logs: Mapping[str, LogWeeks], share: float, searching: Searching, parts: Parts | None = None
+    logs: Mapping[str, LogWeeks],
+    share: float,
+    searching: Searching,
+    parts: Parts | None = None,
+    later: int = 0,
 ) -> Transfer:
-    """Learn a mixed policy on the first ``share`` of the weeks of each log; test all on the other weeks."""
+    """Learn a mixed policy on the first ``share`` of the weeks of each log; test all on the other weeks.
+
+    ``later``: how many parts the caller will run afterwards, for their progress.
+    """
     splits = {name: split_of(name, log, share) for name, log in logs.items()}
     wanted: dict[str, list[mixed.Wanted]] = {}
     ways: dict[str, Searching] = {}
@@ -101,6 +108,8 @@ def learn_transfer(
         learn, _ = splits[name]
         ways[name] = searching.over([log.blocks[number] for number in learn])
         wanted[name] = mixed.parts_of(log, learn, ways[name])
+    if parts is not None:
+        parts.plan(sum(map(len, wanted.values())) + later)
     found = iter(mixed.searches([one for part in wanted.values() for one in part], parts))
     weights = {name: mixed.learned_of(islice(found, len(part)), ways[name]) for name, part in wanted.items()}
     weeks = {name: np.array(test, np.int64) for name, (_, test) in splits.items()}

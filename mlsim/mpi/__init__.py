@@ -1,6 +1,6 @@
 """Real runs: the simulator's techniques and execution models on MPI, with mpi4py.
 
-Names are loaded on first use: importing mpi4py starts MPI, and the agent of ``mlsim rca listen`` needs none.
+Names are loaded on first use: importing mpi4py starts MPI, and the agent of ``mlsim mpi listen`` needs none.
 """
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,6 @@
 """Records of a run: tables of plain columns, and the writers of files."""
 
+from mlsim.record.calendar import Calendar
 from mlsim.record.chunk_store import ChunkStore, LoopChunks, StoredChunks
 from mlsim.record.column_types import JobState, MessageKind, OutageKind, SolveStatus, empty
 from mlsim.record.record_tables import (
@@ -26,6 +27,7 @@ from mlsim.record.record_tables import (
 
 __all__ = [
     "Attempts",
+    "Calendar",
     "ChunkStore",
     "Chunks",
     "JobState",

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints, NDArray
+from mlsim.record.calendar import Calendar
 from mlsim.record.column_types import Column, JobState, MessageKind, OutageKind, SolveStatus, empty
 
 Int32s = NDArray[np.int32]
@@ -432,6 +433,7 @@ class Records:
     power_steps: PowerSteps = field(default_factory=lambda: empty(PowerSteps))
     names: Names = field(default_factory=lambda: Names({}))
     own: OwnColumns = field(default_factory=lambda: OwnColumns({}))
+    calendar: Calendar | None = None  # of the log, if it has dates
 
 
 @dataclass(frozen=True)

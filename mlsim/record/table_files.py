@@ -37,7 +37,8 @@ Columns: TypeAlias = Mapping[str, Values]  # names of columns to their values
 ALWAYS = ("jobs", "nodes", "occupancy")  # files that every run has; the others are there where they have rows
 
 
-_TABLES = {name: table for name, table in get_type_hints(Records).items() if stored_columns(table)}
+_KINDS = get_type_hints(Records).items()
+_TABLES = {name: kind for name, kind in _KINDS if isinstance(kind, type) and stored_columns(kind)}
 FILES: dict[str, type] = {name: _TABLES[name] for name in ALWAYS} | _TABLES
 """Name of a file, and of the field of :class:`Records` -> its table, in the order of writing."""
 

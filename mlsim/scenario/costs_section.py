@@ -8,13 +8,23 @@ from pydantic import Field
 
 from mlsim.scenario import technique_section, words
 from mlsim.scenario.amount_types import PositiveWork, Seconds, Work, list_schema
-from mlsim.scenario.field_types import FieldType, Line, Natural, OneOf, number, shown, whole
+from mlsim.scenario.field_types import FieldType, Line, Natural, OneOf, number, shown, text, whole
 from mlsim.scenario.section_base import Parameters, Section, Violation
 
 MOST_LISTED = 100_000_000
 """Iterations of a loop up to which each has a cost of its own in memory, whatever the profile."""
 
 Coordinate = Annotated[float, number(-100, 100)]
+_NUMBER, _NAME = whole(1, 10_000), text()
+
+
+def _read_column(value: object) -> str | int:
+    return _NAME.parse(value) if isinstance(value, str) else _NUMBER.parse(value)
+
+
+_COLUMN = FieldType(
+    "the name of a column, or its number from 1", _read_column, {"anyOf": [_NAME.json(), _NUMBER.json()]}
+)
 
 
 class ImageWindow(Parameters):
@@ -108,8 +118,12 @@ class CostsConfig(Section):
     share: Annotated[float, number(0, 1)] = 0.5
     """Share of the iterations that cost high. For bimodal."""
     path: Line | None = Field(None, examples=["costs.npy"])
-    """File of costs (s at the reference speed), one an iteration: .npy or .csv. For file, which needs it.
+    """File of costs (s at the reference speed), one per iteration: .npy or .csv. For file, which needs it.
     Looked up like workload.path.
+    """
+    column: Annotated[str | int, _COLUMN] | None = Field(None, examples=["seconds"])
+    """Column of the file that holds the costs: its name, or its number from 1. Default: the only one, or the
+    only one named cost, costs, iteration_cost, seconds, time, duration or s. For file.
     """
     unit_cost: PositiveWork | None = Field(None, examples=["1 us"])
     """Cost of one step of z (mandelbrot) or of one counted point (psia), as an alternative to mean (s at the
@@ -206,7 +220,7 @@ PROFILE_KEYS: dict[words.CostProfile, ProfileKeys] = {
     words.CostProfile.BIMODAL: _keys("low! high! share std mean"),
     words.CostProfile.INCREASING: _keys("low high! mean"),
     words.CostProfile.DECREASING: _keys("low high! mean"),
-    words.CostProfile.FILE: _keys("path! mean"),
+    words.CostProfile.FILE: _keys("path! column mean"),
     words.CostProfile.MANDELBROT: _keys(f"{_of('size limit exponent window')} mean unit_cost"),
     words.CostProfile.PSIA: _keys(
         f"{_of('points image_width bin_size support_angle cloud_seed scan_cost')} mean unit_cost"

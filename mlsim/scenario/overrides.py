@@ -109,8 +109,7 @@ def find_problems(value: dict[str, Any]) -> list[Problem]:
         known = wrong + [meant for detail in details if (meant := _meant(detail)) is not None]
         problems += [_as_problem(detail) for detail in details if not _depends_on(detail, known)]
         wrong = known + [detail["loc"] for detail in details]
-        for detail in details:
-            _mend(value, detail["loc"])
+        wrong += [mended for detail in details if (mended := _mend(value, detail["loc"]))]
         if not details:
             break
     return problems
@@ -146,15 +145,18 @@ def _overlap(key: Path, other: Path) -> bool:
     return key[:shorter] == other[:shorter]
 
 
-def _mend(value: dict[str, Any], key: Path) -> None:
-    """Remove a key or set it to an example value; if it is missing, do so with its section."""
+def _mend(value: dict[str, Any], key: Path) -> Path:
+    """Remove a key or set it to an example value; if it is missing, do so with its section.
+
+    Returns the key that was changed: what is wrong below it later on is none of the user's.
+    """
     place: Any = value
     for part in key[:-1]:
         # a section that is not there has its defaults
         place = place.setdefault(part, {}) if isinstance(place, dict) else place[part]
     holder, field = look_up(key)
     if not key or holder is None:
-        return
+        return key
     if isinstance(key[-1], int):
         place[key[-1]] = section_base.minimal(holder)
     elif field is not None and field.is_required():
@@ -164,7 +166,8 @@ def _mend(value: dict[str, Any], key: Path) -> None:
     elif field is not None and field.examples:
         place[key[-1]] = section_base.example(field)
     else:
-        _mend(value, key[:-1])
+        return _mend(value, key[:-1])
+    return key
 
 
 def look_up(key: Path) -> tuple[type[section_base.Section] | None, FieldInfo | None]:

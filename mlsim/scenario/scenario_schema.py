@@ -334,12 +334,14 @@ class Scenario(Section):
     def _broken_shares(self) -> Iterator[Violation]:
         """Check that jobs ask the machine as a whole only for what it has, in the same unit."""
         has, key = self.platform.shares, "workload.request.shared"
-        for name, share in self.workload.request.shares.items():
-            if name not in has:
-                names = ", ".join(has) or "nothing"
-                message = f"{name} is not shared on the platform; it has: {names}"
-                yield Violation(key, message, ("platform.shared",))
-            elif share.base != has[name].base:
+        asked = self.workload.request.shares
+        if missing := [name for name in asked if name not in has]:
+            verb = "is" if len(missing) == 1 else "are"
+            names = ", ".join(missing)
+            message = f"{names} {verb} not shared on the platform; it has: {', '.join(has) or 'nothing'}"
+            yield Violation(key, message, ("platform.shared",))
+        for name, share in asked.items():
+            if name in has and share.base != has[name].base:
                 counted = f"in {has[name].unit}" if has[name].base else "without unit"
                 message = f"{name}: the platform counts it {counted}; write it so here as well"
                 yield Violation(key, message, ("platform.shared",))

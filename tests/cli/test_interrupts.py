@@ -152,6 +152,10 @@ def test_compiled_code_that_goes_on_is_ended_without_a_trace(name: str, code: in
     assert list(tmp_path.iterdir()) == []
 
 
+PSIA = ("--points", "2000000", "-n", "2000000")
+POINTS = "application.costs.parameters.points=2000000"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
@@ -159,6 +163,8 @@ def test_compiled_code_that_goes_on_is_ended_without_a_trace(name: str, code: in
         (["loop", "--technique", "SS", "--out", "results", *LOOP], b"loop: "),
         (["loop", "--technique", "GSS,SS,FAC2", *LOOP], b"3 loops: "),
         (["workload", "generate", "lublin", "--jobs", "100000000", "-o", "jobs.csv"], b"writing jobs.csv: "),
+        (["workload", "profile", "psia", *PSIA, "-o", "costs.npy"], b"iteration costs of psia: "),
+        (["loop", "--pes", "4", "--profile", "psia", "--set", POINTS], b"iteration costs of psia: "),
     ],
 )
 def test_a_command_says_how_far_it_is_and_ends_when_it_is_asked_to(

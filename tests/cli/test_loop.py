@@ -116,10 +116,10 @@ def test_speeds_are_relative_to_the_speed_at_which_costs_hold(mlsim):
         (("--pes", "4x" * 20_000), ("--pes 4x4x", "16x16")),
         (("--speeds", "1x3"), ("--speeds 1x3", "3 nodes", "has 4")),
         (("--speeds", "0x4"), ("--speeds 0x4", "more than 0")),
-        (("--iterations", "-5"), ("application.iterations.count", "-5")),
-        (("--profile", "job"), ("application.costs.mean", "not for profile: job")),
+        (("--iterations", "-5"), ("--iterations: -5", "0 to")),
+        (("--profile", "job"), ("--mean: not for profile: job",)),
         (("--profile", "mandelbrot"), ("2000", "square", "1936", "2025")),
-        (("--injected-delay", "10 uss"), ("application.execution.injected_delay", "10 uss")),
+        (("--injected-delay", "10 uss"), ("--injected-delay: ", "10 uss")),
         (("--set", "batch.policy=SAF"), ("batch.policy", "no batch")),
         (("--set", "applcation.min_chunk=2"), ("applcation", "application")),
         (("--otf2",), ("--otf2", "--out")),
@@ -137,6 +137,17 @@ def test_bad_input_is_one_clear_message(mlsim, small: Path, options, words):
     for word in words:
         assert word in done.err
     assert names(small) == before
+
+
+def test_a_column_of_the_costs_is_chosen(mlsim, small: Path):
+    (small / "costs.csv").write_text("node,seconds\n1,0.5\n2,0.25\n")
+    loop = "loop", "--pes", "1x2", "--profile", "file", "--costs", "costs.csv", "--json"
+    for column, total in ((("--column", "node"), 3.0), (("--column", "2"), 0.75), ((), 0.75)):
+        assert facts(mlsim(*loop, *column))[0]["busy"] == pytest.approx(total)
+    (small / "costs.csv").write_text("1,0.5\n2,0.25\n")
+    done = mlsim(*loop)
+    assert done.code == 2
+    assert "costs.csv:1: 2 columns, 1 (1, 2), 2 (0.5, 0.25): which one holds the costs?" in done.err
 
 
 def test_a_loop_needs_a_machine_and_costs_a_run_time(mlsim):

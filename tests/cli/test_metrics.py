@@ -68,7 +68,9 @@ def test_both_ways_of_rca_are_two_runs(mlsim, small: Path):
     assert [run["run"] for run in printed["runs"]] == ["rca-off", "rca-on"]
     compared = mlsim("compare", "both")
     assert "coordination.rca" in compared.out
-    assert "need runs with --set output.passes=on" in compared.out
+    assert "output.passes" not in compared.out, "no pictures were asked for"
+    drawn = mlsim("compare", "both", "--pictures", "pictures")
+    assert "need runs with --set output.passes=on" in drawn.out
 
 
 @pytest.mark.slow

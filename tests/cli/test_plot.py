@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 
 import mlsim
 from mlsim.analysis.plots.chart_style import figures, time_axis
+from mlsim.analysis.plots.job_colours import COLOURED_BY, colours_of
 from mlsim.analysis.plots.paper_runs import queue, utilization_lines
 from mlsim.cli.main import app
-from mlsim.cli.reports import PlotKind
+from mlsim.cli.reports import Colouring, PlotKind
 from mlsim.errors import InputError
 from mlsim.experiment.stored_runs import read_run
 
@@ -60,6 +61,18 @@ def test_every_kind_has_the_width_of_a_column_and_text_in_it(kind: str, runs: Pa
     if not figures()[kind].is_single:
         assert any(word.startswith("GSS") for word in words)
         assert any(word.startswith("STATIC") for word in words)
+
+
+def test_colours_of_a_gantt_chart_are_explained(runs: Path, tmp_path: Path) -> None:
+    assert {"job", *COLOURED_BY} == set(get_args(Colouring))
+    plot("gantt", runs / "GSS", "--colour", "partition", "-o", tmp_path / "a.svg")
+    entries = colours_of(read_run(runs / "GSS").records, "partition").entries
+    drawn = ElementTree.parse(tmp_path / "a.svg").getroot()
+    words = {element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    assert {label for label, _ in entries} <= words
+    plot("gantt", runs / "GSS", "--colour", "user", "--height", 50, "-o", tmp_path / "b.png")
+    with Image.open(tmp_path / "b.png") as picture:
+        assert picture.size[1] == pytest.approx(50 / 25.4 * 300, abs=1)  # with any legend
 
 
 @pytest.mark.slow
@@ -109,6 +122,11 @@ def test_hatches_show_what_is_out_of_use(runs: Path) -> None:
         (["queue", "GSS", "-o", "a.jpg"], "written as .png, .svg or .pdf"),
         (["queue", "GSS", "--job", "3", "-o", "a.png"], "is not of one loop"),
         (["chunk-sizes", "GSS", "--job", "99999", "-o", "a.png"], "job 99999 executed no loop"),
+        (["queue", "GSS", "--colour", "user", "-o", "a.png"], "it is for gantt"),
+        (
+            ["gantt", "GSS", "--colour", "qos", "-o", "a.png"],
+            "no job of this run has a known qos; allowed here: job,",
+        ),
         (["energy", "maintained", "-o", "a.png"], "the power of its nodes is not known"),
         (["loop-timeline", "maintained", "-o", "a.png"], "chunks were not recorded|executed no loops"),
     ],

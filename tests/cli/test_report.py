@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 import mlsim
+from mlsim.analysis.plots.job_colours import colours_of
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.experiment import load_study, run_study
@@ -195,6 +200,127 @@ def test_a_narrow_window_needs_no_scrolling_sideways(page: Page) -> None:
     page.wait("mlsimReport.gantt.frame === 0")
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
     page.resize(1280, 900)
+
+
+CAPTURE = """(() => {
+    const make = URL.createObjectURL;
+    window.saved = [];
+    URL.createObjectURL = (blob) => { window.saved.push(blob); return make.call(URL, blob); };
+    HTMLAnchorElement.prototype.click = () => {};
+})()"""
+
+
+def saved(page: Page, button: str) -> str:
+    """Press a button that saves a file; return its content, one character a byte."""
+    page.evaluate("window.saved || " + CAPTURE)
+    page.evaluate(f"window.saved.length = 0, document.getElementById('{button}').click()")
+    page.wait("window.saved.length === 1")
+    return page.evaluate(
+        "window.saved[0].arrayBuffer().then((data) => Array.from(new Uint8Array(data), "
+        "(byte) => String.fromCharCode(byte)).join(''))"
+    )
+
+
+def colour_at(page: Page, x: int, y: int) -> list[int]:
+    """Return a pixel of the Gantt chart once all that changes it has been drawn."""
+    page.evaluate(
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
+    )
+    return page.evaluate(
+        "(() => { const copy = document.createElement('canvas'); copy.width = copy.height = 1; "
+        "const pen = copy.getContext('2d', {willReadFrequently: true}); "
+        f"pen.drawImage(mlsimReport.gantt.canvas, {x}, {y}, 1, 1, 0, 0, 1, 1); "
+        "return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3); })()"
+    )
+
+
+def test_a_dark_page_saves_light_pictures(page: Page) -> None:
+    assert colour_at(page, 1, 1) == [255, 255, 255]
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    assert colour_at(page, 1, 1) != [255, 255, 255]
+    body = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert body == f"rgb({', '.join(map(str, colour_at(page, 1, 1)))})"
+    text = saved(page, "gantt-svg")
+    drawn = ElementTree.fromstring(text)
+    assert drawn[0].attrib["fill"] == "rgb(255,255,255)"
+    kinds = Counter(element.tag.rpartition("}")[2] for element in drawn.iter())
+    assert kinds["path"] > shown(page)
+    png = saved(page, "gantt-png").encode("latin-1")
+    with Image.open(io.BytesIO(png)) as picture:
+        assert picture.convert("RGB").getpixel((1, 1)) == (255, 255, 255)
+    assert colour_at(page, 1, 1) != [255, 255, 255]
+    page.call("Emulation.setEmulatedMedia", features=[])
+    assert colour_at(page, 1, 1) == [255, 255, 255]
+
+
+def test_the_axis_of_the_queue_follows_the_zoom(page: Page) -> None:
+    most = "mlsimReport.gantt.draw(), mlsimReport.gantt.box.tracks[1].most"
+    page.evaluate("mlsimReport.gantt.reset()")
+    whole = page.evaluate(most)
+    found = page.evaluate(
+        "(({view, whole}) => { view.t1 = whole.t0 + (whole.t1 - whole.t0) / 20; })(mlsimReport.gantt), "
+        + most
+    )
+    assert found < whole / 2
+    page.evaluate("mlsimReport.gantt.reset()")
+
+
+def test_jobs_can_be_coloured_by_user(page: Page, runs: Path) -> None:
+    records = mlsim.experiment.stored_runs.read_run(runs / "coordinated").records
+    expected = colours_of(records, "user")
+    enter(page, "colour", "user", "change")
+    assert page.evaluate("[...mlsimReport.run.boxes.colour]") == expected.row[records.occupancy.job].tolist()
+    words = page.evaluate("document.getElementById('gantt-legend').textContent")
+    assert all(label in words for label, _ in expected.entries)
+    enter(page, "colour", "job", "change")
+
+
+def test_the_page_of_a_loop_begins_with_it_and_its_chunk_sizes_follow_the_zoom(
+    browser: Browser, tmp_path: Path
+) -> None:
+    from mlsim.experiment import choices, load_loop, run_loops
+
+    settings = {"application.iterations.count": 2000}
+    loops = [load_loop("scenarios/studies/slowdown/loop.yaml", {**choices(["GSS"], ["cca"])[0], **settings})]
+    run_loops(loops, out=tmp_path / "loop")
+    report(tmp_path / "loop", "-o", tmp_path / "report.html")
+    opened = browser.open(tmp_path / "report.html")
+    above = "(a, b) => document.getElementById(a).compareDocumentPosition(document.getElementById(b)) === 4"
+    assert opened.evaluate(f"({above})('loop', 'gantt') && ({above})('run-title', 'loop')")
+    assert opened.evaluate("document.getElementById('job').hidden") is False
+    assert opened.evaluate("document.querySelector('.cards dt').textContent") == "parallel loop time"
+    caption = "document.getElementById('sizes-caption').textContent"
+    assert "the first has" in opened.evaluate(caption)
+    opened.evaluate("mlsimReport.loop.zoom(0.1)")
+    opened.wait(f"{caption}.includes('in view of')")
+    assert opened.problems() == []
+    opened.close()
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", None])
+def test_dates_are_on_the_axis_where_the_log_has_them(
+    zone: str | None, browser: Browser, tmp_path: Path
+) -> None:
+    header = ["; UnixStartTime: 1162027800"] + ([f"; TimeZoneString: {zone}"] if zone else [])
+    jobs = [f"{k} {k * 36000} -1 86400 1 -1 -1 1 90000 -1 1 1 1 1 1 1 -1 -1" for k in range(1, 9)]
+    (tmp_path / "log.swf").write_text("\n".join([*header, *jobs, ""]))
+    machine = {"nodes": [{"name": "n", "count": 2, "cores": 1}]}
+    mlsim.run({"platform": machine, "workload": {"path": str(tmp_path / "log.swf")}}, out=tmp_path / "run")
+    report(tmp_path / "run", "-o", tmp_path / "report.html")
+    opened = browser.open(tmp_path / "report.html")
+    text = opened.evaluate("mlsimReport.gantt.svg()")
+    words = [
+        element.text for element in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert f"date{f' ({zone})' if zone else ''}: 28 Oct 2006 to 2 Nov 2006" in words
+    # The clocks of Berlin are set back on the 29th: days have their ticks at midnights before and after.
+    places = {
+        element.text: float(element.attrib["x"])
+        for element in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")
+    }
+    change = (places["30 Oct"] - places["29 Oct"]) / (places["31 Oct"] - places["30 Oct"])
+    assert change == pytest.approx(25 / 24 if zone else 1.0, rel=1e-3)
+    opened.close()
 
 
 def test_a_page_is_not_written_over_another(runs: Path, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_poor_encoding_and_a_narrow_terminal_are_no_reason_to_fail(small, comm
 
 
 @pytest.mark.parametrize(
-    ("given", "columns"), [("1", 80), ("0", 80), ("abc", 80), ("99", 99), ("1000000000", 1000)]
+    ("given", "columns"), [("1", 40), ("60", 60), ("0", 80), ("abc", 80), ("99", 99), ("1000000000", 1000)]
 )
 def test_any_width_is_readable(monkeypatch, given, columns):
     monkeypatch.setenv("COLUMNS", given)

@@ -8,7 +8,7 @@ import pytest
 from typer.main import get_command
 
 from mlsim.cli.command_options import Commands
-from mlsim.cli.commands import program
+from mlsim.cli.commands import PANELS, program
 from mlsim.errors import InputError
 
 
@@ -63,6 +63,7 @@ def test_an_option_of_mlsim_behind_a_command_is_put_where_it_belongs(whole):
 def test_an_unknown_command_and_one_of_a_group(whole):
     message = refusal(whole, "rnu a.yaml")
     assert message.startswith("rnu: mlsim has no such command; did you mean 'run'? allowed: init, run, ")
+    assert "rca" not in message
     assert message.endswith("; try: mlsim --help")
     assert refusal(whole, "slurm cluster sttus") == (
         "sttus: mlsim slurm cluster has no such command; did you mean 'status'? "
@@ -72,9 +73,9 @@ def test_an_unknown_command_and_one_of_a_group(whole):
 
 def test_a_missing_argument_and_a_missing_option(whole):
     assert refusal(whole, "run") == (
-        "file is missing; allowed: mlsim run [OPTIONS] {file}; try: mlsim run --help"
+        "FILE is missing; allowed: mlsim run [OPTIONS] FILE; try: mlsim run --help"
     )
-    assert refusal(whole, "plot").startswith("kind is missing; allowed: gantt, utilization, ")
+    assert refusal(whole, "plot").startswith("KIND is missing; allowed: gantt, utilization, ")
     assert refusal(whole, "workload generate lublin") == (
         "--out FILE is missing; allowed: --out FILE; try: mlsim workload generate --help"
     )
@@ -96,7 +97,7 @@ def test_a_value_too_few_or_too_many(whole, line, message):
 
 def test_more_arguments_than_a_command_takes(whole):
     assert refusal(whole, "run a.yaml b.yaml c.yaml") == (
-        "b.yaml c.yaml: more than mlsim run takes; allowed: mlsim run [OPTIONS] {file}; try: mlsim run --help"
+        "b.yaml c.yaml: more than mlsim run takes; allowed: mlsim run [OPTIONS] FILE; try: mlsim run --help"
     )
 
 
@@ -127,7 +128,8 @@ def test_no_words_at_all_print_the_help(mlsim, line):
     done = mlsim(*line.split())
     assert done.code == 2
     assert "Usage: " in done.out
-    assert "Commands" in done.out
+    titles = PANELS if not line else ["Commands"]
+    assert all(f"─ {title} ─" in done.out for title in titles)
     assert done.err == ""
 
 

@@ -94,6 +94,16 @@ def test_a_written_file_is_a_profile_again(profile, small):
     assert names(small) == {"m.npy", "scaled.csv"}
 
 
+@pytest.mark.parametrize("column", ["run_time", "3"])
+def test_a_column_of_a_table_is_a_profile(profile, small, column):
+    done = profile("file", "--path", "small.csv", "--column", column, "-o", "c.npy", "--no-picture")
+    assert done.code == 0, done.err
+    rows = [line.split(",") for line in (small / "small.csv").read_text().splitlines()]
+    place = rows[0].index("run_time")
+    assert place == 2
+    assert np.load(small / "c.npy").tolist() == [float(row[place]) for row in rows[1:]]
+
+
 def test_the_same_command_gives_the_same_bytes(profile, small):
     for name in ("a", "b"):
         image = ("--size", "20", "--window=-1,1,-0.5,1.5", "--mean", "20 ms")
@@ -125,6 +135,10 @@ def test_the_same_command_gives_the_same_bytes(profile, small):
         ),
         (("file", "--path", "none.npy", "-o", "c.npy"), "none.npy: there is no such file"),
         (("file", "-o", "c.npy"), "--path: missing"),
+        (("file", "--path", "small.csv", "-o", "c.npy"), "which one holds the costs? Choose it by"),
+        (("file", "--path", "small.csv", "--column", "runtime", "-o", "c.npy"), "did you mean 'run_time'?"),
+        (("file", "--path", "small.csv", "--column", "0", "-o", "c.npy"), "--column: 0 is too small"),
+        (("constant", "--mean", "3", "--column", "2", "-n", "9", "-o", "c.npy"), "--column: not for profile"),
     ],
 )
 def test_what_cannot_be_is_refused(profile, small, arguments, message):

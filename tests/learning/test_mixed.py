@@ -405,8 +405,8 @@ def test_one_week_gives_a_difference_and_no_interval(scenario, tmp_path):
     assert "Some test weeks are before the weeks that weights were learned from" in result.output
     assert "learned from 2 weeks with jobs, tested on 1;" in " ".join(result.output.split())
     sums = learn_mixed(weeks_of(scenario), (1, 2), (0, 0), Searching(points=3)).sums()
-    row = next(line for line in result.output.splitlines() if " FCFS " in line)
-    assert f" {sums['FCFS'][1] - sums['SAF'][1]:.2f} " in row
+    row = next(line for line in result.output.splitlines() if line.startswith("FCFS "))
+    assert f" {sums['FCFS'][1] - sums['SAF'][1]:.2f} " in f"{row} "
 
 
 def test_the_learned_scenario_finds_its_log_and_no_band_of_another_command_stays(scenario, tmp_path):

@@ -205,7 +205,7 @@ def test_addresses_that_are_none(text: str) -> None:
 
 
 def test_the_command_refuses_addresses_that_others_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsim.cli.cluster import ListenOptions, listen
+    from mlsim.cli.listen import ListenOptions, listen
 
     monkeypatch.setenv("MLSIM_RCA_SECRET", SECRET.decode())
     with pytest.raises(InputError, match="--any-host"):

@@ -41,7 +41,7 @@ def test_the_page_of_metrics_has_their_definitions(pages: ModuleType) -> None:
 
 
 def test_tables_with_a_file_are_those_of_the_records_that_declare_columns() -> None:
-    others = {"rejections", "names", "own"}
+    others = {"calendar", "rejections", "names", "own"}
     assert set(FILES) | others == {field.name for field in dataclasses.fields(Records)}
     assert list(FILES)[: len(ALWAYS)] == list(ALWAYS)
 

@@ -14,8 +14,13 @@ from tests.record.test_writing import whole_run
 from tests.reference.runs import Job, Stay, records_of
 
 
+def tables_of(records):
+    """The fields that are tables; the calendar is kept in the summary."""
+    return [field for field in fields(records) if field.name != "calendar"]
+
+
 def assert_same(one, other):
-    for table in fields(one):
+    for table in tables_of(one):
         for column in fields(getattr(one, table.name)):
             first, second = (getattr(getattr(run, table.name), column.name) for run in (one, other))
             if first is None or isinstance(first, list):
@@ -32,7 +37,7 @@ def test_every_table_comes_back(tmp_path):
         write_tables(tmp_path / name, written, "GSS")
         read = read_tables(tmp_path / name)
         assert_same(written, read)
-        for table in fields(read):
+        for table in tables_of(read):
             for column in fields(getattr(read, table.name)):
                 values = getattr(getattr(read, table.name), column.name)
                 if isinstance(values, np.ndarray):

@@ -12,9 +12,9 @@ import pytest
 
 import mlsim
 from mlsim.errors import InputError
-from mlsim.experiment.advice import recorded_loop
 from mlsim.experiment.comparison import compare, make_page
 from mlsim.experiment.manifest import write_manifest
+from mlsim.experiment.recorded_loop import recorded_loop
 from mlsim.experiment.stored_runs import read_run, read_summary
 
 SCENARIO = {

@@ -61,6 +61,7 @@ FILES = {
     "writer.py": "def write(result, directory):\n    (directory / 'a.txt').write_text('a')\n",
     "costs.csv": "0.1\n0.2\n0.3\n0.1\n0.4\n0.2\n",
     "more.csv": "0.3\n0.1\n0.5\n",
+    "table.csv": "cost,work\n0.3,0.1\n0.1,0.7\n0.5,0.2\n",
     "steps.csv": "job_id,time,power\n1,0,150\n1,50,120\n",
     "other_steps.csv": "job_id,time,power,period\n1,0,150,60\n1,50,120,60\n",
     "links.csv": "from,to,latency\nn0,s,1 ms\nn1,s,2 ms\nn2,s,3 ms\nn3,s,4 ms\n",
@@ -366,6 +367,11 @@ CASES: dict[str, Case] = {
         | {"application.iterations": None, "application.iterations.count": None},
         "more.csv",
     ),
+    "application.costs.column": Case(
+        costs("file", path="table.csv")
+        | {"application.iterations": None, "application.iterations.count": None},
+        "work",
+    ),
     "application.costs.parameters.size": Case(MANDELBROT, 12),
     "application.costs.parameters.limit": Case(MANDELBROT, 20),
     "application.costs.parameters.exponent": Case(MANDELBROT, 2),
@@ -510,10 +516,10 @@ def results(directory: Path, overrides: Keys) -> dict[str, Any]:
 
 def columns_of(records: Records) -> dict[str, Any]:
     """Give every column of every table, as bytes where it is an array."""
-    told = {}
+    told = {"calendar": repr(records.calendar)}
     for table in dataclasses.fields(records):
         rows = getattr(records, table.name)
-        for column in dataclasses.fields(rows):
+        for column in () if table.name == "calendar" else dataclasses.fields(rows):
             value = getattr(rows, column.name)
             plain = isinstance(value, np.ndarray) and value.dtype != object
             told[f"{table.name}.{column.name}"] = value.tobytes() if plain else repr(value)

@@ -1,6 +1,7 @@
 """Compare with the last release: CPU seconds and peak memory of whole commands, side by side.
 
 Usage: python tools/bench/against_release.py [--against REV|DIRECTORY] [--only WORD] [--limit 10]
+                                          [--markdown FILE]
 
 The other tree is that of the newest tag of this repository, of a revision, or a directory. A revision is
 taken out into a temporary directory. Both run with the packages of this Python, each with its own
@@ -8,6 +9,7 @@ kernels. Both run each command once for the compiler, then three times in turn; 
 three. What is slower by more than the limit, in percent, is measured again, twice at most, before it is
 believed: machines are noisy. The exit code is 1 if something still is, 2 if nothing could be compared.
 Where there is no tag, this says so and ends with 0. Logs of MLSIM_TRACES take part if they are there.
+``--markdown`` writes the table for a comment on a change as well.
 """
 
 from __future__ import annotations
@@ -90,6 +92,29 @@ class Row:
         return f"{self.name:24} {cpu}   {theirs.peak:8.0f} {ours.peak:8.0f} {memory:+7.1f}"
 
 
+def markdown(other: str, rows: Sequence[Row], failed: Sequence[str], limit: float) -> str:
+    """Return the table as a comment on a change: slower commands in bold."""
+    slower = sum(row.slower(limit) for row in rows)
+    verdict = (
+        f"**{slower} slower by more than {limit:g} %**" if slower else f"none slower by more than {limit:g} %"
+    )
+    lines = [f"CPU time and peak memory of {len(rows)} commands, before ({other}) and after: {verdict}.", ""]
+    lines += ["| command | CPU s before | after | % | MB before | after | % |", "| --- |" + " ---: |" * 6]
+    for row in rows:
+        ours, theirs, mark = least(row.ours), least(row.theirs), "**" * row.slower(limit)
+        memory = (ours.peak / theirs.peak - 1.0) * 100.0
+        cells = [f"{theirs.cpu:.2f}", f"{ours.cpu:.2f}", f"{mark}{(row.ratio - 1.0) * 100.0:+.1f}{mark}"]
+        cells += [f"{theirs.peak:.0f}", f"{ours.peak:.0f}", f"{memory:+.1f}"]
+        lines.append(f"| {' | '.join([row.name, *cells])} |")
+    lines += [
+        "",
+        f"Least of {REPEATS} runs on one machine; slower ones were measured up to {ROUNDS} times as often.",
+    ]
+    if failed:
+        lines.append(f"Not compared, as {other} cannot run them: {', '.join(failed)}.")
+    return "\n".join(lines) + "\n"
+
+
 def compare(name: str, ours: Callable[[], Cost], theirs: Callable[[], Cost], limit: float) -> Row:
     """Measure both in turn, compiled before; again while this seems slower."""
     row = Row(name)
@@ -161,14 +186,14 @@ def _git(*arguments: str) -> bytes:
     return b"" if done.returncode else done.stdout
 
 
-def compare_all(other: Tree, only: str, limit: float) -> int:
-    """Print the table; return the exit code."""
+def compare_all(other: Tree, only: str, limit: float, file: Path | None = None) -> int:
+    """Print the table, and write it into a file as Markdown; return the exit code."""
     this = Tree("this", ROOT, None)
     this.check()
     other.check()
     print(f"least of {REPEATS}; {other.name} and this, and the difference in percent")
     print(f"{'':24} {'CPU s':>9} {'this':>9} {'%':>7}   {'peak MB':>8} {'this':>8} {'%':>7}", flush=True)
-    rows = []
+    rows, failed = [], []
     with tempfile.TemporaryDirectory(prefix="mlsim-bench-") as directory:
         scratch = Path(directory)
         for name, arguments in commands(scratch).items():
@@ -183,10 +208,13 @@ def compare_all(other: Tree, only: str, limit: float) -> int:
                 other.run(arguments, scratch)
             except FailedError as error:
                 print(f"{name:24} {other.name} cannot run this: {str(error).splitlines()[-1]}", flush=True)
+                failed.append(name)
                 continue
             ours, theirs = (partial(tree.run, arguments, scratch) for tree in (this, other))
             rows.append(compare(name, ours, theirs, limit))
             print(f"{rows[-1]}{'   SLOWER' * rows[-1].slower(limit)}", flush=True)
+    if file:
+        file.write_text(markdown(other.name, rows, failed, limit), encoding="utf-8")
     if not rows:
         print("nothing could be compared")
         return 2
@@ -200,12 +228,13 @@ def main() -> None:
     parser.add_argument("--against", metavar="REV|DIRECTORY", help="default: the newest tag")
     parser.add_argument("--only", default="", metavar="WORD", help="of a row's name")
     parser.add_argument("--limit", type=float, default=10.0, metavar="PERCENT")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table for a comment, too")
     given = parser.parse_args()
     with other_tree(given.against) as other:
         if other is None:
             print("there is no release yet (no tag of git): nothing to compare with; see --against")
             return
-        code = compare_all(other, given.only, given.limit)
+        code = compare_all(other, given.only, given.limit, given.markdown)
     sys.exit(code)
 
 

@@ -63,6 +63,11 @@ _PICTURES = (
     ),
     ("PEs of a job's loop", "loop-timeline runs/rca", "The ragged edge is imbalance."),
     (
+        "Nodes over time, by user",
+        "gantt runs/rca --colour user",
+        "The legend has the share of each user in the core-seconds of all jobs.",
+    ),
+    (
         "Finish times of PEs",
         "imbalance-profile runs/rca runs/fac2",
         "A long flat line with a step at its end: few PEs hold up all.",

@@ -14,8 +14,9 @@ from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.analysis.formatting import count, duration, share
 from mlsim.analysis.machine_metrics import machine_cores, utilization
 from mlsim.analysis.plots import utilization_plot
-from mlsim.analysis.plots.chart_style import BLUE, GREEN, INK, SKY, VERMILION, TimeAxis, time_axis
+from mlsim.analysis.plots.chart_style import BLUE, INK, SKY, VERMILION, TimeAxis, common_axis
 from mlsim.analysis.plots.gantt_plot import Boxes, boxes
+from mlsim.analysis.plots.job_colours import known_colours
 from mlsim.record import Chunks, Loops, OutageKind, PEs, Records, derived_times, empty
 from mlsim.record.table_blocks import n_rows, rows_of
 
@@ -127,19 +128,32 @@ class _Drawn(NamedTuple):
 
 def run_data(records: Records, loops: PageLoops, most_boxes: int = MOST_BOXES) -> dict[str, Any]:
     """Return the data of a run for the page's script; of more boxes than that the largest are kept."""
-    axis, nodes = time_axis(records.jobs), records.nodes
+    axis, nodes = common_axis(records), records.nodes
     drawn = _boxes(records, most_boxes)
     return {
         "begin": axis.begin,
         "end": axis.end,
         "nodes": {"count": len(nodes.name), "names": nodes.name if len(nodes.name) <= _MOST_NAMES else None},
         "jobs": _jobs(records),
+        "calendar": _calendar(axis),
+        "colours": {
+            by: {"row": packed(colours.row.astype(np.uint8)), "entries": colours.entries}
+            for by, colours in known_colours(records).items()
+        },
         "boxes": _box_columns(records, drawn.boxes),
         "outages": _outages(records, axis),
         "tracks": [_shares(records, axis), _queue(records, axis)],
         "alternative": _words(records, axis, drawn),
         **loop_data(records, loops),
     }
+
+
+def _calendar(axis: TimeAxis) -> dict[str, Any] | None:
+    """Return what dates the page writes on its axis, if the log has any."""
+    dates = axis.calendar
+    if dates is None or not dates.reaches(axis.end):
+        return None
+    return {"zero": dates.zero, "title": dates.title, "shifts": dates.shifts(axis.begin, axis.end)}
 
 
 def _boxes(records: Records, most: int) -> _Drawn:
@@ -233,9 +247,10 @@ def _shares(records: Records, axis: TimeAxis) -> dict[str, Any]:
         series.append({"label": f"busy ({share(means['busy'])})", "colour": BLUE, "steps": busy})
     if len(records.outages.node):
         series.append(_capacity(records, axis, cores))
-    for name in records.shared.name:
+    colours = utilization_plot.LINES_OF_SHARED
+    for k, name in enumerate(records.shared.name):
         steps = _steps(edges, utilization_plot.shared_share(records, name, axis, few))
-        series.append({"label": name, "colour": GREEN, "line": True, "steps": steps})
+        series.append({"label": name, "colour": colours[k % len(colours)], "line": True, "steps": steps})
     return {"title": "share of cores", "share": True, "most": 1.0, "series": series}
 
 

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from mlsim._runtime.arrays import Floats
 from mlsim.analysis.formatting import ENDS, clock, count, duration, number, share
 from mlsim.analysis.machine_metrics import Transfers, transfers
 from mlsim.analysis.page.page_data import MOST_BOXES, PageLoops, run_data
-from mlsim.analysis.plots.chart_style import job_palette, paper_style, scale_palette
+from mlsim.analysis.plots.chart_style import INK, job_palette, paper_style, scale_palette
 from mlsim.analysis.plots.comparison_plots import slowdown_ecdf, wait_by_size, wait_ecdf
-from mlsim.analysis.run_comparison import COMPARED, compare_metrics
+from mlsim.analysis.plots.job_colours import palette_of_jobs
+from mlsim.analysis.run_comparison import COMPARED, compare_metrics, is_wall_clock
 from mlsim.record import JobState, Records
 from mlsim.record.column_types import words_of
 from mlsim.record.derived_times import wait_time
@@ -32,9 +34,11 @@ def inline_picture(figure: Figure, name: str, words: str, wide: bool = False) ->
     """Return a figure element; ``words`` are caption and text alternative, ``name`` prefixes its ids."""
     buffer = io.StringIO()
     with paper_style():
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
+    # In the colours of the page, light or dark; in black where it is saved as a file.
+    svg = svg.replace(INK, "currentColor").replace("#dddddd", "var(--line, #dddddd)")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\g<1>{name}-", svg)
     label = f'role="img" aria-label="{escape(words, quote=True)}" '
@@ -55,6 +59,11 @@ class PageRun:
     records: Records
     scenario: str
     loops: PageLoops = field(default_factory=PageLoops.none)
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether it is one loop, simulated alone or executed for real: its page begins with the loop."""
+        return len(self.records.jobs.job_id) == 1 == len(self.records.loops.job)
 
 
 @dataclass(frozen=True)
@@ -83,10 +92,13 @@ def page_text(
     names = [run.label for run in runs] + [name for name, _ in others]
     summaries = [run.summary for run in runs] + [summary for _, summary in others]
     title = _title(runs, studies)
+    loops = bool(runs) and all(run.is_loop for run in runs)
     data = {
         "states": words_of(JobState),
-        "palette": _palette("job"),
-        "scale": _palette("scale"),
+        "palette": _palette(palette_of_jobs()),
+        "hues": len(job_palette()),
+        "scale": _palette(scale_palette()),
+        "loops": loops,
         "runs": [{"label": run.label, **run_data(run.records, run.loops, most_boxes)} for run in runs],
     }
     compared = comparison(names, summaries, tolerance)
@@ -98,8 +110,8 @@ def page_text(
         "RUN_TITLE": "Summary" if len(runs) == 1 else "Run by run",
         "ONE_RUN": " hidden" if len(runs) < 2 else "",
         "CHOICES": "".join(f'<option value="{k}">{escape(run.label)}</option>' for k, run in enumerate(runs)),
-        "CARDS": _by_run([cards(run.summary) for run in runs]),
-        "DISTRIBUTIONS": _distributions(runs) if runs else "",
+        "CARDS": _by_run([cards(run.summary, _loop_facts(run) if loops else ()) for run in runs]),
+        "DISTRIBUTIONS": "" if loops or not runs else _distributions(runs),
         "COORDINATION": _coordination(runs),
         "SCENARIOS": _by_run([_scenario(run) for run in runs]),
         "STYLE": _file("page.css"),
@@ -130,8 +142,7 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def _palette(which: str) -> list[list[int]]:
-    colours = job_palette() if which == "job" else scale_palette()
+def _palette(colours: Floats) -> list[list[int]]:
     return [[round(part * 255) for part in colour] for colour in colours.tolist()]
 
 
@@ -203,8 +214,36 @@ _MOST_ROWS = 40
 _MOST_RUNS = 500
 
 
-def cards(summary: Summary) -> str:
-    """Return the key figures."""
+Fact = tuple[str, str, str]
+
+
+def _loop_facts(run: PageRun) -> list[Fact]:
+    """Return the key figures of a loop alone."""
+    loops = run.records.loops
+    pes, steps, iterations = (int(column[0]) for column in (loops.pes, loops.steps, loops.iterations))
+    busy, overhead, idle = (float(column[0]) for column in (loops.busy, loops.overhead, loops.idle))
+    whole = max(busy + overhead + idle, 1e-300)
+    how = ", ".join(filter(None, (count(pes, "PE"), str(run.summary.get("technique") or ""))))
+    words = f"{share(overhead / whole)} overhead, {share(idle / whole)} idle"
+    return [
+        ("parallel loop time", duration(float(loops.t_loop[0])), how),
+        ("chunks", f"{steps:,}", f"of {count(iterations, 'iteration')}"),
+        ("time of the PEs", f"{share(busy / whole)} busy", words),
+    ]
+
+
+_OF_QUEUES = (
+    "jobs completed",
+    "makespan",
+    "mean wait",
+    "mean bounded slowdown",
+    "queue length",
+    "cores allocated",
+)
+
+
+def cards(summary: Summary, loop: Sequence[Fact] = ()) -> str:
+    """Return the key figures; those of a ``loop`` alone in place of those of queues."""
     jobs, queue, used = summary["jobs"], summary["queue_length"], summary["utilization"]
     ends = [f"{jobs[end]:,} {end}" for end in ENDS if jobs.get(end)]
     facts = [
@@ -216,6 +255,8 @@ def cards(summary: Summary) -> str:
         ("queue length", number(queue["mean"]), f"mean over time; at most {number(queue['max'])}"),
     ]
     facts += _facts_of_some_runs(summary)
+    if loop:
+        facts = [*loop, *(fact for fact in facts if fact[0] not in _OF_QUEUES)]
     made = (
         f'<div><dt>{escape(name)}</dt><dd class="value">{escape(value)}</dd>'
         f'<dd class="more">{escape(more)}</dd></div>'
@@ -224,7 +265,7 @@ def cards(summary: Summary) -> str:
     return f'<dl class="cards">{"".join(made)}</dl>'
 
 
-def _facts_of_some_runs(summary: Summary) -> list[tuple[str, str, str]]:
+def _facts_of_some_runs(summary: Summary) -> list[Fact]:
     """Return the facts on loops, coordination, outages and energy."""
     facts, loops, given, failures = [], summary["loops"], summary["coordination"], summary["failures"]
     if loops["count"]:
@@ -246,7 +287,7 @@ def _facts_of_some_runs(summary: Summary) -> list[tuple[str, str, str]]:
     return facts
 
 
-def _spread_parts(name: str, values: Summary, write: Any) -> tuple[str, str, str]:
+def _spread_parts(name: str, values: Summary, write: Any) -> Fact:
     more = f"median {write(values['median'])}, p99 {write(values['p99'])}, max {write(values['max'])}"
     return f"mean {name}", write(values["mean"]), more
 
@@ -257,7 +298,6 @@ def comparison(labels: Sequence[str], summaries: Sequence[Summary], tolerance: f
         return ""
     rows = [row for row in compare_metrics(summaries, tolerance) if any(v is not None for v in row["values"])]
     write = {metric.key: metric.write for metric in COMPARED}
-    parts = {metric.key for metric in COMPARED if metric.title.startswith(" ")}
     many = len(labels) > 5
     if many:
         head = "".join(f'<th scope="col">{escape(row["metric"])}</th>' for row in rows)
@@ -272,7 +312,6 @@ def comparison(labels: Sequence[str], summaries: Sequence[Summary], tolerance: f
             _line(
                 escape(row["title"]),
                 "".join(_cell(row, write[row["metric"]], place) for place in range(len(labels))),
-                is_part=row["metric"] in parts,
             )
             for row in rows
         ]
@@ -285,8 +324,8 @@ def comparison(labels: Sequence[str], summaries: Sequence[Summary], tolerance: f
     return _table(head, lines, words, "Comparison of runs", sortable=many)
 
 
-def _line(name: str, cells: str, is_part: bool = False) -> str:
-    return f'<tr><th scope="row"{" class=part" if is_part else ""}>{name}</th>{cells}</tr>'
+def _line(name: str, cells: str) -> str:
+    return f'<tr><th scope="row">{name}</th>{cells}</tr>'
 
 
 def _cell(row: Mapping[str, Any], write: Any, place: int) -> str:
@@ -295,7 +334,7 @@ def _cell(row: Mapping[str, Any], write: Any, place: int) -> str:
     if not place:
         return f"<td{raw}>{escape(write(value))}</td>"
     percent, verdict = row["percent"][place - 1], row["verdicts"][place - 1]
-    more = "" if percent is None or not percent else f' <span class="verdict">{percent:+.1f} %</span>'
+    more = "" if not percent or is_wall_clock(row) else f' <span class="verdict">{percent:+.1f} %</span>'
     mark = f' class="{verdict}"' if verdict in ("better", "worse") else ""
     said = f'<span class="sr"> {verdict}</span>' if mark else ""
     return f"<td{raw}{mark}>{escape(write(value))}{more}{said}</td>"
@@ -367,7 +406,7 @@ def _table(head: str, lines: Sequence[str], words: str, label: str, sortable: bo
     kind = ' class="sortable"' if sortable else ""
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label, quote=True)}">'
-        f"<table{kind}><caption>{escape(words)}</caption><thead><tr>{head}</tr></thead>"
+        f"<table{kind}><caption><span>{escape(words)}</span></caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
 

@@ -1,6 +1,6 @@
 """Style that all pictures share, and figures for papers, of ``mlsim plot``."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -11,19 +11,19 @@ from pkgutil import iter_modules
 from typing import Any, NamedTuple
 
 import matplotlib
+import matplotlib.dates
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import Formatter, FuncFormatter, Locator, LogLocator, NullFormatter
 
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Ints, NDArray
 from mlsim.errors import OutputError
-from mlsim.record import Jobs, Records
+from mlsim.record import Calendar, Jobs, Records
 from mlsim.record.derived_times import TAU
 from mlsim.record.table_blocks import value_blocks
 
@@ -80,11 +80,75 @@ class TimeAxis(NamedTuple):
     end: float
     unit: str
     seconds: float  # in the unit
+    calendar: Calendar | None = None  # of the log, where the labels are dates
 
     def label(self, axes: Axes) -> None:
-        """Set the limits and the label of the x axis, whose data are in the unit."""
+        """Set the limits and the labels of the x axis, whose data are in the unit."""
         axes.set_xlim(self.begin / self.seconds, self.end / self.seconds)
-        axes.set_xlabel(f"time ({self.unit})")
+        if self.calendar is None or not self.calendar.reaches(self.end):
+            axes.set_xlabel(f"time ({self.unit})")
+            return
+        axes.set_xlabel(self.calendar.title)
+        dates = _Dates(self.calendar, self.seconds, size_of(axes)[0])
+        axes.xaxis.set_major_locator(dates)
+        axes.xaxis.set_major_formatter(_DateLabels(dates))
+
+
+_dates: Any = matplotlib.dates  # which is not typed
+_PER_DATE = 14.0  # mm of a picture's width that the label of a date takes, with the space around it
+_MOST_DATES = 12
+
+
+class _Dates(Locator):
+    """Places ticks at round dates on an axis of times of a run."""
+
+    def __init__(self, calendar: Calendar, seconds: float, width: float) -> None:
+        most = min(max(int(width / _PER_DATE), 3), _MOST_DATES)
+        self.rule = _dates.AutoDateLocator(calendar.clock, minticks=3, maxticks=most)
+        self._zero, self._days = _dates.date2num(calendar.at(0.0)), seconds / 86400.0
+
+    def days(self, values: Iterable[float]) -> list[float]:
+        """Convert values of the axis to Matplotlib's dates."""
+        return [self._zero + float(value) * self._days for value in values]
+
+    def __call__(self) -> Any:
+        """Return the ticks of the axis as it is now."""
+        assert self.axis is not None, "it is set to one"
+        return self.tick_values(*self.axis.get_view_interval())
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        """Return the ticks between two values of the axis."""
+        low, high = (_dates.num2date(day, self.rule.tz) for day in self.days((vmin, vmax)))
+        return (np.asarray(self.rule.tick_values(low, high)) - self._zero) / self._days
+
+
+_DATES = ["%Y", "%b", "%d %b", "%H:%M", "%H:%M", "%S.%f"]
+_AT_ZERO = ["", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]  # of a first month, day, hour ...
+_SHARED = ["", "%Y", "%Y", "%Y", "%d %b %Y", "%d %b %Y %H:%M"]
+"""How dates are written where ticks are years, months, days, hours, minutes, seconds apart."""
+
+
+class _DateLabels(Formatter):
+    """Writes the dates of :class:`_Dates`; what all labels share is beside the axis."""
+
+    def __init__(self, dates: _Dates) -> None:
+        written = _dates.ConciseDateFormatter(
+            dates.rule, tz=dates.rule.tz, formats=_DATES, zero_formats=_AT_ZERO
+        )
+        written.offset_formats = _SHARED
+        self._dates, self._written = dates, written
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """Write one date."""
+        return str(self._written(self._dates.days((x,))[0], pos))
+
+    def format_ticks(self, values: Any) -> list[str]:
+        """Write the dates of all ticks, each as short as the others allow."""
+        return list(self._written.format_ticks(self._dates.days(values)))
+
+    def get_offset(self) -> str:
+        """Return what the labels have in common."""
+        return str(self._written.get_offset())
 
 
 def picture_style() -> AbstractContextManager[None]:
@@ -107,11 +171,19 @@ def time_axis(jobs: Jobs) -> TimeAxis:
     return TimeAxis(begin, end, *_unit_of(end - begin))
 
 
-def common_axis(runs: Mapping[str, Records]) -> TimeAxis:
-    """Return one axis for all runs: from the first begin to the last end, in the unit of the longest."""
-    each = [time_axis(records.jobs) for records in runs.values()]
+def common_axis(*runs: Records) -> TimeAxis:
+    """Return one axis for all runs: from the first begin to the last end, in the unit of the longest.
+
+    It has dates if the runs have the same.
+    """
+    each = [time_axis(records.jobs) for records in runs]
     longest = max(each, key=lambda axis: axis.end - axis.begin)
-    return longest._replace(begin=min(axis.begin for axis in each), end=max(axis.end for axis in each))
+    dates = {records.calendar for records in runs}
+    return longest._replace(
+        begin=min(axis.begin for axis in each),
+        end=max(axis.end for axis in each),
+        calendar=dates.pop() if len(dates) == 1 else None,
+    )
 
 
 def span_axis(end: float) -> TimeAxis:
@@ -181,51 +253,19 @@ def write_picture(
     return path
 
 
-_LEFT = 110
-_LINE = 26  # height of a line of a legend, in pixels
-_LETTERS = 130  # letters that fit in a line of a legend
-
-
 def colour_of(place: int) -> Any:
     """Return the colour of the run with this index."""
     palette = job_palette()
     return palette[place % len(palette)]
 
 
-def write_title(figure: Figure, title: str, left: int = _LEFT, below: int = 26, **look: Any) -> None:
+LEFT, RIGHT = 110, 30  # usual margins of a picture, in pixels
+
+
+def write_title(figure: Figure, title: str, left: int = LEFT, below: int = 26, **look: Any) -> None:
     """Write the title of a picture, so many pixels from its upper left corner."""
     height = figure.get_figheight() * figure.dpi
     figure.text(left / WIDTH, 1 - below / height, title, **{"fontsize": 10} | look)
-
-
-def legend(figure: Figure, handles: Sequence[Any], columns: int | None = None, below: int = 36) -> None:
-    """Write a legend below the title, so many pixels from the upper end."""
-    figure.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(_LEFT / WIDTH, 1 - below / float(figure.get_figheight() * figure.dpi)),
-        ncols=columns or len(handles) or 1,
-    )
-
-
-def line_handles(labels: Sequence[str]) -> list[Line2D]:
-    """Return legend entries that map names to colours."""
-    look: dict[str, Any] = {"linewidth": 2.5}
-    return [Line2D([], [], color=colour_of(k), label=label, **look) for k, label in enumerate(labels)]
-
-
-def name_lines(figure: Figure, labels: Sequence[str]) -> None:
-    """Add a legend that maps runs to colours."""
-    legend(figure, line_handles(labels), _per_line(labels))
-
-
-def legend_height(labels: Collection[str]) -> int:
-    """Return the height in pixels of what :func:`name_lines` writes."""
-    return _LINE * -(-len(labels) // _per_line(labels))
-
-
-def _per_line(labels: Collection[str]) -> int:
-    return max(min(len(labels), _LETTERS // (max(map(len, labels)) + 6)), 1)
 
 
 def differ_much(values: Iterable[float], factor: float = 10.0) -> bool:
@@ -370,7 +410,7 @@ def paper_style() -> Iterator[None]:
 class PaperFigure:
     """One kind of figure."""
 
-    draw: Callable[..., Figure]  # of runs, width and height in mm (None: the usual one), and τ in s
+    draw: Callable[..., Figure]  # of runs, width and height in mm (None: the usual one), τ in s, options
     meaning: str
     is_single: bool
     of_loops: bool
@@ -394,17 +434,21 @@ def paper_figure(
     *,
     is_single: bool = False,
     of_loops: bool = False,
-) -> Callable[[Callable[[Axes, Runs, float], None]], Callable[..., Figure]]:
+) -> Callable[[Callable[..., None]], Callable[..., Figure]]:
     """Declare the function below as the one that draws a kind of figure, usually ``height`` mm high."""
 
-    def declare(draw: Callable[[Axes, Runs, float], None]) -> Callable[..., Figure]:
+    def declare(draw: Callable[..., None]) -> Callable[..., Figure]:
         @wraps(draw)
-        def figure(runs: Runs, width: float, tall: float | None = None, tau: float = TAU) -> Figure:
+        def figure(
+            runs: Runs, width: float, tall: float | None = None, tau: float = TAU, **options: Any
+        ) -> Figure:
             usual = height(runs) if callable(height) else height
             with paper_style():
                 made = Figure(figsize=(width / _MM, (tall or usual) / _MM), dpi=_DPI, layout="constrained")
                 FigureCanvasAgg(made)
-                draw(made.subplots(), runs, tau)
+                draw(made.subplots(), runs, tau, **options)
+                if tall is not None:  # whatever its legend takes
+                    made.set_figheight(tall / _MM)
             return made
 
         _FIGURES[word] = PaperFigure(figure, meaning, is_single, of_loops)
@@ -433,29 +477,6 @@ def light_grid(axes: Axes, which: Any = "y") -> None:
 
 
 def line_of(place: int) -> tuple[str, str]:
-    """Return colour and line style of the run with this index."""
-    return LINES[place % len(LINES)]
-
-
-def entry(colour: str, style: Any, label: str, **look: Any) -> Line2D:
-    """Return the legend entry of a line."""
-    return Line2D([], [], color=colour, linestyle=style, label=label, **look)
-
-
-def put_legend(axes: Axes, handles: Sequence[Any] | None = None) -> list[Line2D]:
-    """Write the legend above the axes, where it covers no data; return its lines."""
-    found = axes.get_legend_handles_labels()[0] if handles is None else list(handles)
-    if not found:
-        return []
-    letters = max(len(str(handle.get_label())) for handle in found)
-    fit = max(int(size_of(axes)[0] * 0.6 / (letters + 5)), 1)
-    legend = axes.legend(
-        handles=found,
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.01),
-        ncols=min(len(found), fit),
-        handlelength=1.8,
-        columnspacing=1.2,
-        labelcolor=INK,
-    )
-    return legend.get_lines()
+    """Return colour and line style of the run with this index; the styles of a colour are all used."""
+    again, colour = divmod(place, len(LINES))
+    return LINES[colour][0], LINES[(colour + again) % 4][1]

@@ -19,8 +19,9 @@ from mlsim.analysis import job_metrics
 from mlsim.analysis.breakdowns import pass_time_by_queue_length
 from mlsim.analysis.formatting import number, share
 from mlsim.analysis.machine_metrics import utilization
-from mlsim.analysis.plots import chart_style
-from mlsim.analysis.plots.chart_style import Runs, light_grid, line_of, paper_figure, put_legend, size_of
+from mlsim.analysis.plots import chart_style, legends
+from mlsim.analysis.plots.chart_style import Runs, light_grid, line_of, paper_figure, size_of
+from mlsim.analysis.plots.legends import put_legend
 from mlsim.analysis.plots.utilization_plot import allocated_share, busy_share, draw_line
 from mlsim.record import Records
 from mlsim.record.derived_times import wait_time
@@ -309,7 +310,7 @@ def _explain(figure: Figure) -> None:
     box = Patch(facecolor="#cccccc", edgecolor=ink, label="quartiles and median; whiskers 5 % to 95 %")
     mean = Line2D([], [], marker="D", linestyle="none", color="white", markeredgecolor=ink, label="mean")
     p99 = Line2D([], [], marker="_", linestyle="none", color=ink, markersize=10, label="99 %")
-    chart_style.legend(figure, [box, mean, p99])
+    legends.legend(figure, [box, mean, p99])
 
 
 _CURVES_TOP, _CURVES_BOTTOM = 60, 80
@@ -348,7 +349,7 @@ def weekly_bands(runs: Runs, tau: float) -> Figure:
     height, gap = 330, 90
     width = (chart_style.WIDTH - _LEFT - _RIGHT - 2 * gap) // 3
     with chart_style.picture_style():
-        top = _CURVES_TOP + chart_style.legend_height(runs) + 40
+        top = _CURVES_TOP + 66
         figure = chart_style.canvas(top + height + _CURVES_BOTTOM)
         for place, name in enumerate(names):
             metric = job_metrics.JOB_METRICS[name]
@@ -359,7 +360,7 @@ def weekly_bands(runs: Runs, tau: float) -> Figure:
             axes.set_xlabel("week")
         title = "Mean over all jobs so far; bands: 10 % to 90 % of the means of the weeks so far"
         chart_style.write_title(figure, title)
-        chart_style.name_lines(figure, list(runs))
+        legends.legend(figure, legends.line_handles(list(runs)))
     return figure
 
 
@@ -383,17 +384,18 @@ def _draw_weeks(axes: Axes, weeks: list[job_metrics.Weekly], scale: float) -> No
     axes.set_xlim(weeks_shown.min() - 0.5, weeks_shown.max() + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
     axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+    legends.tell_apart(axes)
 
 
 def utilization_lines(runs: Runs) -> Figure:
     """Draw the busy share of each run's cores over time, and the allocated one where it is another."""
-    axis = chart_style.common_axis(runs)
+    axis = chart_style.common_axis(*runs.values())
     panels = {"busy": busy_share}
     if any(_differs(utilization(records)) for records in runs.values()):
         panels["allocated"] = allocated_share
     height, gap = 300, 50
     with chart_style.picture_style():
-        top = _CURVES_TOP + chart_style.legend_height(runs) + 30
+        top = _CURVES_TOP + 56
         figure = chart_style.canvas(top + len(panels) * height + (len(panels) - 1) * gap + _CURVES_BOTTOM)
         for place, (name, shares) in enumerate(panels.items()):
             below = top + place * (height + gap)
@@ -405,8 +407,9 @@ def utilization_lines(runs: Runs) -> Figure:
             if place < len(panels) - 1:
                 axes.set_xlabel("")
                 axes.tick_params(labelbottom=False)
+                axes.xaxis.offsetText.set_visible(False)
         chart_style.write_title(figure, "Utilization")
-        chart_style.name_lines(figure, list(runs))
+        legends.legend(figure, legends.line_handles(list(runs)))
     return figure
 
 
@@ -434,6 +437,7 @@ def _draw_shares_of_time(axes: Axes, axis: chart_style.TimeAxis, shares: list[Fl
         draw_line(axes, values, edges, edgecolor=chart_style.colour_of(place), linewidth=1.1)
     axis.label(axes)
     axes.set_ylim(0, 1.02)
+    legends.tell_apart(axes)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.grid(axis="y", linewidth=0.4, alpha=0.5)
 
@@ -444,7 +448,7 @@ def pass_times(runs: Runs) -> Figure:
     A line is the median, its band goes up to the 90th percentile.
     """
     with chart_style.picture_style():
-        top = _CURVES_TOP + chart_style.legend_height(runs) + 10
+        top = _CURVES_TOP + 36
         figure = chart_style.canvas(top + 430 + _CURVES_BOTTOM)
         axes = chart_style.axes_at(figure, _LEFT, top, chart_style.WIDTH - _LEFT - _RIGHT, 430)
         for place, records in enumerate(runs.values()):
@@ -462,5 +466,5 @@ def pass_times(runs: Runs) -> Figure:
         axes.set_ylabel("wall time of a pass (µs)")
         axes.grid(linewidth=0.4, alpha=0.5)
         chart_style.write_title(figure, "Wall time of passes: median, and up to the 90th percentile")
-        chart_style.name_lines(figure, list(runs))
+        legends.legend(figure, legends.line_handles(list(runs)))
     return figure

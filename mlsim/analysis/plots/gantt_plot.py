@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints, NDArray
-from mlsim.analysis.plots import chart_style, utilization_plot
+from mlsim.analysis.plots import chart_style, legends, utilization_plot
 from mlsim.record import Nodes, Occupancy, Records, column_types, node_sets
 from mlsim.record.table_blocks import blocks_of, n_rows
 
@@ -166,7 +165,7 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
     triangle marks a node released before its job's end. Outages are hatched. ``span`` is the time range in s;
     None: all of it.
     """
-    axis = chart_style.time_axis(records.jobs)
+    axis = chart_style.common_axis(records)
     if span is not None:  # in s, as in other pictures of parts
         axis = chart_style.TimeAxis(*span, "s", 1.0)
     nodes = records.nodes
@@ -181,12 +180,9 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
             _draw_labels(axes, axis, records, boxes(records, by_core), shape)
         handles: list[Any] = [*utilization_plot.draw_outages(axes, axis, records.outages)]
         scale = _draw_releases(axes, axis, records, shape, handles)
-        if handles:
-            look: dict[str, Any] = {"markerscale": scale, "ncols": len(handles)}
-            axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.02), **look)
         _label_nodes(axes, nodes)
         axis.label(axes)
-        axes.set_title(title)
+        legends.title_with_legend(axes, title, handles, markerscale=scale)
     return figure
 
 
@@ -291,6 +287,6 @@ def _label_nodes(axes: Axes, nodes: Nodes) -> None:
         axes.tick_params(axis="y", length=0)
         axes.set_ylabel("node")
     else:
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True))
+        legends.number_bands(axes, len(nodes.name), 9)
         axes.set_ylabel("node number")
     axes.set_ylim(max(len(nodes.name), 1), 0)

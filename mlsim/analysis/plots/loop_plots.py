@@ -15,8 +15,9 @@ from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.analysis.formatting import count, number
 from mlsim.analysis.machine_metrics import percent_imbalance
 from mlsim.analysis.plots import chart_style
-from mlsim.analysis.plots.chart_style import Runs, light_grid, line_of, paper_figure, put_legend
+from mlsim.analysis.plots.chart_style import Runs, light_grid, line_of, paper_figure
 from mlsim.analysis.plots.gantt_plot import GAP, SEPARATED, Boxes, Raster
+from mlsim.analysis.plots.legends import number_bands, put_legend
 from mlsim.analysis.plots.paper_runs import draw_rectangles
 from mlsim.record import Chunks, Records
 from mlsim.record.table_blocks import chunk_blocks, n_rows, size_range
@@ -302,7 +303,7 @@ def pe_timeline(records: Records, title: str) -> Figure:
         axis.label(axes)
         axes.set_ylim(pes, 0)
         axes.set_ylabel("PE")
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, steps=[1, 2, 4, 8, 10]))
+        number_bands(axes, pes, 9, [1, 2, 4, 8, 10])
         axes.set_title(f"{title}  ({_pe_facts(records)})")
         _draw_scale(figure, sizes, height)
     return figure
@@ -419,8 +420,7 @@ def loop_timeline(axes: Axes, runs: Runs, _tau: float) -> None:
     began, ended = float(records.jobs.start_time[job]), float(records.jobs.end_time[job])
     axis = chart_style.span_axis(ended - began)
     low, high = int(chunks.size.min()), int(chunks.size.max())
-    palette, scale = chart_style.scale_palette(), np.log(high / low) or 1.0
-    colours = np.rint(np.log(chunks.size / low) / scale * (len(palette) - 1)).astype(np.int64)
+    palette, colours = chart_style.scale_palette(), _colours(chunks.size.astype(np.float64), low, high)
     top = chunks.pe.astype(np.float64)
     drawn = Boxes(np.arange(len(top)), top, top + 1.0, np.ones(len(top)))
     axes.set_ylim(_pes_of(records), 0)
@@ -433,13 +433,15 @@ def loop_timeline(axes: Axes, runs: Runs, _tau: float) -> None:
         axes.axvline(float(finish.mean()) / axis.seconds, label=words, **look)
         put_legend(axes)
     norm = LogNorm(low, high if high > low else low * 1.001)
-    colour_map = ScalarMappable(norm, ListedColormap(palette))
+    colour_map = ScalarMappable(
+        norm, ListedColormap(palette[_colours(np.geomspace(low, high, 256), low, high)])
+    )
     bar = axes.figure.colorbar(colour_map, ax=axes, pad=0.02, fraction=0.08, aspect=25)
     marks = sorted({low, high, *(10**k for k in range(8) if low < 10**k < high)})
     bar.set_ticks(marks, labels=[f"{mark:,}" for mark in marks])
     bar.ax.minorticks_off()
     bar.set_label("iterations per chunk")
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    number_bands(axes, _pes_of(records), 8)
     axes.set_ylabel("PE")
 
 

@@ -13,12 +13,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike
 
-from mlsim.analysis.plots import chart_style
+from mlsim.analysis.plots import chart_style, legends
 
 _LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 110, 40, 110, 90
 _WIDE_GAP = 100  # with space for the numbers of each panel
 _HEIGHT = 330
-_LEGEND_COLUMNS = 7
 
 
 @dataclass(frozen=True)
@@ -61,14 +60,14 @@ def lines(panels: Sequence[LinePanel], title: str, x: str, y: str, look: Look | 
             axes = chart_style.axes_at(figure, left, top, width, _HEIGHT)
             _draw(axes, panel, names, look)
             _limit(axes, [panel] if look.own_scales else panels, look)
+            legends.tell_apart(axes)
             axes.set_xlabel(x)
             if column:
                 axes.tick_params(labelleft=look.own_scales)
             else:
                 axes.set_ylabel(y)
         chart_style.write_title(figure, title)
-        handles = chart_style.line_handles(names)
-        chart_style.legend(figure, handles, min(len(names), _LEGEND_COLUMNS), below=34)
+        legends.legend(figure, legends.line_handles(names), below=34)
     return figure
 
 
@@ -121,7 +120,7 @@ def _extent(panels: Sequence[LinePanel], which: int) -> tuple[float, float]:
     return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
 
 
-_BARS_LEFT, _BARS_RIGHT, _BARS_TOP, _BARS_GAP = 100, 30, 100, 80
+_BARS_LEFT, _BARS_RIGHT, _BARS_TOP, _BARS_GAP = 100, 30, 110, 80
 _BARS_HEIGHT, _ACROSS = 300, 2
 _BELOW, _LETTER = 110, 11
 """Room below a panel for its groups' names, and for each letter of them where they stand upright (pixels)."""
@@ -163,8 +162,7 @@ def bars(panels: Sequence[Panel], title: str, label: str) -> Figure:
         if any(np.isfinite(row).any() for panel in panels for row in panel.marks.values()):
             handles.append(Line2D([], [], color=chart_style.INK, linewidth=1.6, label="source"))
         chart_style.write_title(figure, title, _BARS_LEFT)
-        corner = 1 - _BARS_RIGHT / chart_style.WIDTH, 1 - 8 / (figure.get_figheight() * figure.dpi)
-        figure.legend(handles=handles, loc="upper right", bbox_to_anchor=corner, ncols=5)
+        legends.legend(figure, handles, left=_BARS_LEFT)
     return figure
 
 

@@ -9,13 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from mlsim._runtime.arrays import Floats
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.analysis.formatting import number, share
 from mlsim.analysis.job_metrics import JOB_METRICS, weekly
 from mlsim.analysis.machine_metrics import utilization
 from mlsim.analysis.plots import chart_style, utilization_plot
-from mlsim.analysis.plots.chart_style import Runs, line_of, paper_figure, put_legend, size_of
-from mlsim.analysis.plots.gantt_plot import Boxes, Raster, boxes, job_colours
+from mlsim.analysis.plots.chart_style import Runs, line_of, paper_figure, size_of
+from mlsim.analysis.plots.gantt_plot import Boxes, Raster, boxes
+from mlsim.analysis.plots.job_colours import BY_JOB, colours_of, palette_of_jobs
+from mlsim.analysis.plots.legends import entry, number_bands, put_legend
 from mlsim.errors import InputError
 from mlsim.record import Records
 from mlsim.record.derived_times import power_over_time, run_energy, time_average
@@ -34,25 +36,28 @@ def _gantt_height(runs: Runs) -> float:
 
 
 @paper_figure("gantt", "which job held which node when", _gantt_height, is_single=True)
-def gantt(axes: Axes, runs: Runs, _tau: float) -> None:
-    """Draw the nodes of one run over time, as :func:`mlsim.analysis.plots.gantt_plot.gantt` does."""
+def gantt(axes: Axes, runs: Runs, _tau: float, colour: str = BY_JOB) -> None:
+    """Draw the nodes of one run over time, as :func:`mlsim.analysis.plots.gantt_plot.gantt` does.
+
+    ``colour``: jobs have a colour each, or by one of :data:`mlsim.analysis.plots.job_colours.COLOURED_BY`.
+    """
     (records,) = runs.values()
-    nodes, axis, held = records.nodes, chart_style.time_axis(records.jobs), records.occupancy
+    nodes, axis, held = records.nodes, chart_style.common_axis(records), records.occupancy
     drawn = boxes(records, by_core=n_rows(held) <= _AS_LINES)
     axes.set_ylim(max(len(nodes.name), 1), 0)
     axis.label(axes)
-    colours = job_colours(records.jobs.job_id[held.job[drawn.row]])
+    colours = colours_of(records, colour)
     times = held.start[drawn.row], held.end[drawn.row]
-    draw_rectangles(axes, axis, times, drawn, colours, chart_style.job_palette())
+    draw_rectangles(axes, axis, times, drawn, colours.row[held.job[drawn.row]], palette_of_jobs())
     if len(drawn.row) <= _LABELLED:
-        _name_jobs(axes, axis, records, drawn)
-    handles: list[Any] = [*utilization_plot.draw_outages(axes, axis, records.outages)]
+        _name_jobs(axes, axis, records, drawn, colours.row)
+    handles = [*colours.handles(), *utilization_plot.draw_outages(axes, axis, records.outages)]
     handles += _mark_releases(axes, axis, records)
     if len(nodes.name) <= _NAMED:
         axes.set_yticks(np.arange(len(nodes.name)) + 0.5, nodes.name)
         axes.tick_params(axis="y", length=0, labelsize=min(7.5, 1.7 * size_of(axes)[1] / len(nodes.name)))
     else:
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        number_bands(axes, len(nodes.name), 6)
         axes.set_ylabel("node number")
     put_legend(axes, handles)
 
@@ -90,9 +95,9 @@ def draw_rectangles(
     axes.imshow(raster.image(palette), extent=extent, aspect="auto", interpolation="antialiased")
 
 
-def _name_jobs(axes: Axes, axis: chart_style.TimeAxis, records: Records, drawn: Boxes) -> None:
+def _name_jobs(axes: Axes, axis: chart_style.TimeAxis, records: Records, drawn: Boxes, colours: Ints) -> None:
     """Write the identifiers of jobs into rectangles that have room for them."""
-    held, palette = records.occupancy, chart_style.job_palette()
+    held, palette = records.occupancy, palette_of_jobs()
     width, height = size_of(axes)
     room, tall = width * 0.8 / (axis.end - axis.begin), height * 0.75 / len(records.nodes.name)
     for place, row in enumerate(drawn.row.tolist()):
@@ -101,7 +106,7 @@ def _name_jobs(axes: Axes, axis: chart_style.TimeAxis, records: Records, drawn: 
         length = float(held.end[row] - held.start[row]) * room
         if length < 1.4 * len(name) + 0.8 or (drawn.bottom[place] - drawn.top[place]) * tall < 2.4:
             continue
-        face = palette[job_colours(records.jobs.job_id[job : job + 1])[0]]
+        face = palette[colours[job]]
         when = float(held.start[row] + held.end[row]) / 2 / axis.seconds
         where = float(drawn.top[place] + drawn.bottom[place]) / 2
         axes.text(when, where, name, color=chart_style.ink_on(face), size=6, ha="center", va="center")
@@ -131,7 +136,7 @@ def _label(axes: Axes, axis: chart_style.TimeAxis, label: str) -> None:
 @paper_figure("utilization", "shares of the cores over time", 45.0)
 def utilization_lines(axes: Axes, runs: Runs, _tau: float) -> None:
     """Draw shares of the cores over time: of one run allocated, busy, out of use; of several busy."""
-    axis = chart_style.common_axis(runs)
+    axis = chart_style.common_axis(*runs.values())
     if len(runs) == 1:
         (records,) = runs.values()
         handles = _draw_shares(axes, axis, records)
@@ -164,7 +169,7 @@ def _draw_shares(axes: Axes, axis: chart_style.TimeAxis, records: Records) -> li
 @paper_figure("queue", "waiting jobs over time", 42.0)
 def queue(axes: Axes, runs: Runs, _tau: float) -> None:
     """Draw the number of waiting jobs over time, averaged over equal parts of it."""
-    axis = chart_style.common_axis(runs)
+    axis = chart_style.common_axis(*runs.values())
     handles: list[Any] = []
     if len(runs) == 1:
         waiting = np.maximum(utilization_plot.waiting_jobs(next(iter(runs.values())), axis, _BINS), 0.0)
@@ -194,7 +199,7 @@ def _draw_lines(
         values[(edges[:-1] >= own.end) | (edges[1:] <= own.begin)] = np.nan
         look: dict[str, Any] = {"edgecolor": colour, "linestyle": style, "linewidth": 0.9}
         utilization_plot.draw_line(axes, values, edges / axis.seconds, **look)
-        handles.append(chart_style.entry(colour, style, label))
+        handles.append(entry(colour, style, label))
     return handles, most
 
 
@@ -209,7 +214,7 @@ def weekly_lines(axes: Axes, runs: Runs, tau: float) -> None:
         axes.plot(found.week, found.mean, linestyle="none", color=colour, **point)
         axes.plot(found.week, found.cumulative_mean, color=colour, linestyle=style)
         words = label if len(runs) > 1 else "all weeks so far; points: each week"
-        handles.append(chart_style.entry(colour, style, words, **point))
+        handles.append(entry(colour, style, words, **point))
         last = max(last, *found.week.tolist())
     axes.set_xlim(0.5, last + 0.5)
     axes.set_yscale("log")
@@ -231,7 +236,7 @@ def energy(axes: Axes, runs: Runs, _tau: float) -> None:
                 f"{label}: the power of its nodes is not known; give power: {{idle: 90 W, busy: 200 W}} to "
                 "the nodes of the scenario's platform, and run it again"
             )
-    axis, handles, most = chart_style.common_axis(runs), [], 0.0
+    axis, handles, most = chart_style.common_axis(*runs.values()), [], 0.0
     edges = _edges(axis)
     for place, (label, records) in enumerate(runs.items()):
         steps, (colour, style) = power_over_time(records), line_of(place)
@@ -240,7 +245,7 @@ def energy(axes: Axes, runs: Runs, _tau: float) -> None:
         utilization_plot.draw_line(axes, values, edges / axis.seconds, **look)
         used = run_energy(records)
         total = "" if used is None else f" ({number(used.total / 3.6e6)} kWh)"
-        handles.append(chart_style.entry(colour, style, f"{label}{total}"))
+        handles.append(entry(colour, style, f"{label}{total}"))
         most = max(most, float(values.max()))
     _label(axes, axis, "power (kW)")
     axes.set_ylim(0, most * 1.05 or 1.0)

@@ -15,7 +15,7 @@ from mlsim._runtime.arrays import Floats
 from mlsim.analysis.formatting import number, share
 from mlsim.analysis.job_metrics import queue_length
 from mlsim.analysis.machine_metrics import busy_seconds, machine_cores, shared_spans, utilization
-from mlsim.analysis.plots import chart_style
+from mlsim.analysis.plots import chart_style, legends
 from mlsim.record import OutageKind, Outages, Records
 from mlsim.record.derived_times import allocated_seconds, out_of_use_spans, waiting_spans
 from mlsim.record.table_blocks import BLOCK_ROWS, chunk_blocks, is_long, record_blocks, rows_of
@@ -66,7 +66,7 @@ def _add_steps(inside: Floats, later: Floats, position: Floats, height: Floats) 
 _LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 110, 30, 60, 52, 80
 _UPPER, _LOWER = 420, 230
 _COLUMNS = chart_style.WIDTH - _LEFT - _RIGHT
-_LINES = (chart_style.VERMILION, chart_style.GREEN, chart_style.PURPLE, chart_style.YELLOW)
+LINES_OF_SHARED = (chart_style.VERMILION, chart_style.GREEN, chart_style.PURPLE, chart_style.YELLOW)
 
 
 def utilization_over_time(records: Records, title: str) -> Figure:
@@ -75,16 +75,17 @@ def utilization_over_time(records: Records, title: str) -> Figure:
     Every column of pixels shows the average over its time. If nodes were out of use, a line shows the share
     of the cores in use; jobs that held drained nodes may exceed it. Each machine-wide resource has a line.
     """
-    axis = chart_style.time_axis(records.jobs)
+    axis = chart_style.common_axis(records)
     with chart_style.picture_style():
         figure = chart_style.canvas(_TOP + _UPPER + _GAP + _LOWER + _BOTTOM)
         upper = chart_style.axes_at(figure, _LEFT, _TOP, _COLUMNS, _UPPER)
         lower = chart_style.axes_at(figure, _LEFT, _TOP + _UPPER + _GAP, _COLUMNS, _LOWER)
         _draw_shares(upper, axis, records)
         _draw_queue(lower, axis, records)
-        upper.set_title(title)
         upper.set_xlabel("")
         upper.tick_params(labelbottom=False)
+        upper.xaxis.offsetText.set_visible(False)
+        legends.title_with_legend(upper, title, upper.get_legend_handles_labels()[0])
         figure.align_ylabels([upper, lower])
     return figure
 
@@ -171,13 +172,14 @@ def _draw_shares(axes: Axes, axis: chart_style.TimeAxis, records: Records) -> No
     for k, name in enumerate(records.shared.name):
         held = shared_share(records, name, axis, _COLUMNS)
         label = f"{name} (mean {share(float(held.mean()))})"
-        draw_line(axes, held, edges, edgecolor=_LINES[k % len(_LINES)], linewidth=1.4, label=label)
+        look: dict[str, Any] = {"linestyle": ("-", "--", ":", "-.")[k // len(LINES_OF_SHARED) % 4]}
+        look |= {"edgecolor": LINES_OF_SHARED[k % len(LINES_OF_SHARED)], "linewidth": 1.4, "label": label}
+        draw_line(axes, held, edges, **look)
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_ylabel("share" if records.shared.name else "share of cores")
     axes.grid(axis="y", linewidth=0.4, alpha=0.5)
     axis.label(axes)
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=4)
 
 
 def _draw_capacity(axes: Axes, edges: Floats, capacity: Floats) -> None:

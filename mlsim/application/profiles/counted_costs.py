@@ -22,6 +22,7 @@ from mlsim._files import expanded, read_bytes
 from mlsim._jit import inlined, kernel
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim._runtime.places import user_cache
+from mlsim._runtime.work_progress import Stage, followed, stage
 from mlsim.application.profiles.profile_costs import Request
 from mlsim.errors import InputError
 
@@ -128,8 +129,9 @@ def _count(image: MandelbrotImage, limit: int) -> Ints:
     counts = np.empty((size, size), np.int64)
     imaginary = y_min + np.arange(size) * (y_max - y_min) / size
     # One call per real part, between which a long computation can be interrupted.
-    for x in range(size):
-        count_steps(x_min + x * (x_max - x_min) / size, imaginary, exponent, limit, counts[x])
+    with stage("iteration costs of mandelbrot", size, apart=True) as work:
+        for x in followed(range(size), work):
+            count_steps(x_min + x * (x_max - x_min) / size, imaginary, exponent, limit, counts[x])
     return counts.reshape(-1)
 
 
@@ -278,12 +280,16 @@ def image_counts(n: int, image: SpinImage, points: int, seed: int) -> Ints:
     counter = cache(lambda: ImageCounter(generate_cloud(points, seed), image))
     parameters = {**image._asdict(), "points": points, "seed": seed}
 
-    def block(first: int) -> Ints:
+    def block(first: int, work: Stage) -> Ints:
         images = np.arange(first, min(first + _BLOCK, points))
         key = {**parameters, "first": first}
-        return recalled("psia", _IMAGE_VERSION, key, lambda: counter().count(images))
+        return recalled("psia", _IMAGE_VERSION, key, lambda: counter().count(images, work))
 
-    blocks = [block(first) for first in range(0, min(n, points), _BLOCK)]
+    with stage("iteration costs of psia", min(n, points), apart=True) as work:
+        blocks = []
+        for first in range(0, min(n, points), _BLOCK):
+            blocks.append(block(first, work))
+            work.done = float(first + len(blocks[-1]))  # also where it was cached
     return np.resize(np.concatenate(blocks)[:n], n)
 
 
@@ -302,8 +308,8 @@ class ImageCounter:
         self._cloud = cloud
         self._grid = make_grid(cloud.position, cloud.normal, farthest)
 
-    def count(self, of: Ints) -> Ints:
-        """Count the points in the images of the points ``of``; int64[m]."""
+    def count(self, of: Ints, work: Stage | None = None) -> Ints:
+        """Count the points in the images of the points ``of``; int64[m]. ``work`` advances with them."""
         grid, cloud, support = self._grid, self._cloud, self._support
         limits = support.radius**2, support.low, support.high, support.cosine
         # In the order of cells, consecutive images share points in the processor's cache.
@@ -316,6 +322,8 @@ class ImageCounter:
             place = np.ascontiguousarray(cloud.position[:, some]), np.ascontiguousarray(cloud.normal[:, some])
             cells = grid.cell[some]
             _count_images(found[part], *place, cells, grid.shape, grid.start, grid.points, grid.reach, limits)
+            if work is not None:
+                work.advance(len(some))
         counts[order] = found
         return counts
 

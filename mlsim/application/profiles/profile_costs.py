@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlsim._files import expanded, named, read_lines, read_npy
 from mlsim._runtime.arrays import Floats
+from mlsim.application.profiles.cost_files import read_costs
 from mlsim.errors import InputError
 from mlsim.scenario.amount_types import Quantity
 from mlsim.scenario.application_section import IterationsConfig
@@ -93,7 +93,7 @@ PROFILES = (
     ProfileEntry("bimodal", "high with probability share, else low; around either normal with std, cut at 0"),
     ProfileEntry("increasing", "low + (high − low)·k/(N−1)"),
     ProfileEntry("decreasing", "high − (high − low)·k/(N−1)"),
-    ProfileEntry("file", "the k-th number of a .npy or .csv file, in s"),
+    ProfileEntry("file", "the k-th number of a column of a .npy or .csv file, in s"),
     ProfileEntry(
         "mandelbrot",
         "steps of z ← z^exponent + c while fewer than limit and |z| < 2, for the c of pixel k; N = size²",
@@ -150,7 +150,7 @@ def iteration_costs(request: Request) -> Floats:
 
 def _from_file(request: Request) -> Floats:
     path = request.path or request.config.path or ""
-    costs = read_costs(path)
+    costs = read_costs(path, request.config.column)
     own_mean = float(costs.mean())
     if own_mean == 0.0 and request.config.mean is not None:
         raise InputError(
@@ -252,98 +252,3 @@ def line_of(request: Request) -> tuple[float, float]:
 def _ends(request: Request) -> tuple[float, float]:
     falls = request.config.profile is CostProfile.DECREASING
     return (request.high, request.low) if falls else (request.low, request.high)
-
-
-_MOST_SECONDS = 2.0**53  # as for times of logs: larger sums of costs would be rounded by whole seconds
-
-_COST_NAMES = ("cost", "costs", "iteration_cost", "seconds", "time", "duration", "s")
-
-
-def read_costs(path: str | Path) -> Floats:
-    """Read iteration costs in s from a ``.npy`` file (one column) or a ``.csv`` file.
-
-    Of a ``.csv`` file with a line of column names, ``cost`` is read (or ``seconds``, ``time`` ...). Raises
-    InputError, with file, iteration and line, if it cannot be read or a cost is negative or not finite.
-    """
-    path = expanded(path)
-    readers = {".npy": _read_npy, ".csv": _read_csv}
-    if path.suffix.lower() not in readers:
-        found = f"costs in a file of type '{path.suffix[:20]}'"
-        raise InputError(f"{named(path)}: {found}; allowed: {', '.join(readers)}")
-    costs, lines = readers[path.suffix.lower()](path)
-    if not len(costs):
-        raise InputError(f"{path}: holds no costs; allowed: one cost per iteration, 1 or more")
-    wrong = np.flatnonzero(~((costs >= 0.0) & (costs < _MOST_SECONDS)))
-    if len(wrong):
-        k = int(wrong[0])
-        place = f"{path}:{lines[k]}" if lines else str(path)
-        raise InputError(
-            f"{place}: the cost of iteration {k} is {costs[k]} ({len(wrong)} of {len(costs)} costs are "
-            "negative, not finite or too large); allowed: 0 s or more, below 2^53 s"
-        )
-    return costs
-
-
-def _read_npy(path: Path) -> tuple[Floats, list[int]]:
-    values = read_npy(path, "column of costs")
-    if values.ndim != 1 or values.dtype.kind not in "iuf":
-        found = f"an array of shape {values.shape} and type {str(values.dtype)[:40]}"
-        raise InputError(f"{path}: holds {found}; allowed: one column of real numbers")
-    return values.astype(np.float64), []
-
-
-def _read_csv(path: Path) -> tuple[Floats, list[int]]:
-    """Read the numbers, and the line of each."""
-    names: list[str] = []
-    rows: list[list[float]] = []
-    places: list[int] = []
-    lines = read_lines(path, "column of costs")
-    for number, line in enumerate(lines, start=1):
-        fields = [field.strip() for field in line.split(",")]
-        values = [_number(field) for field in fields if field]
-        if None not in values:
-            rows.append([value for value in values if value is not None])
-            places.append(number)
-        elif number > 1 or any(value is not None for value in values):
-            word = next(field for field in fields if field and _number(field) is None)
-            raise InputError(
-                f"{path}:{number}: {word[:40]!r} is not a number; allowed: costs in s, 0 or more"
-            )
-        else:
-            names = fields
-    rows = _costs_alone(path, names, rows)
-    costs = [value for row in rows for value in row]
-    places = [number for row, number in zip(rows, places, strict=True) for _ in row]
-    return np.array(costs, dtype=np.float64), places
-
-
-def _costs_alone(path: Path, names: list[str], rows: list[list[float]]) -> list[list[float]]:
-    """Return the rows without columns other than that of costs."""
-    widths = {len(row) for row in rows if row}
-    if len(names) > 1 and widths == {len(names)}:
-        words = [name.strip("\"' ").lower().replace(" ", "_") for name in names]
-        found = [k for k, word in enumerate(words) if word in _COST_NAMES]
-        if len(found) != 1:
-            raise InputError(
-                f"{path}:1: columns {', '.join(names)[:200]}: which one holds costs? Allowed: one column; or "
-                f"several with names, one of which is {', '.join(_COST_NAMES)}"
-            )
-        return [row[found[0] : found[0] + 1] for row in rows]
-    counted = [row[0] for row in rows if row]
-    if (
-        widths == {2}
-        and len(counted) > 1
-        and counted in ([*range(len(counted))], [*range(1, len(counted) + 1)])
-    ):
-        raise InputError(
-            f"{path}: the first of its two columns counts iterations; to skip it, add a first "
-            "line of names: iteration,cost"
-        )
-    return rows
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from mlsim._runtime.arrays import Floats
 from mlsim.analysis import plots
-from mlsim.analysis.plots import chart_style
+from mlsim.analysis.plots import chart_style, legends
 from mlsim.experiment.study import study_tables as tables
 from mlsim.experiment.study.search_file import Outcome
 from mlsim.experiment.study.study_model import MEANS, Balance, PictureSpec, Study, file_name, picture_title
@@ -33,8 +33,13 @@ def _bars(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
     panels = [_panel(", ".join(key), part, study, others[-1:]) for key, part in parts.items()]
     title, key = next(iter(study.metrics.items()))
     name = "t-loop" if key == "t_loop" else file_name(title)
-    shown = study.name if study.repetitions is None else f"{study.name}{MEANS}"
-    _write(results, name, plots.bars(panels, shown, title))
+    _write(results, name, plots.bars(panels, _with_means(study.name, panels), title))
+
+
+def _with_means(title: str, panels: Sequence[plots.Panel | plots.LinePanel]) -> str:
+    """Return a title, with what intervals mean if the panels have any: of single runs there are none."""
+    ends = (np.asarray(values, np.float64) for panel in panels for values in panel.ends.values())
+    return f"{title}{MEANS}" if any(np.isfinite(values).any() for values in ends) else title
 
 
 def _panel(title: str, rows: Sequence[StudyRow], study: Study, along: Sequence[str]) -> plots.Panel:
@@ -119,8 +124,7 @@ def draw_pictures(
             else:
                 drawing = _metric(study, picture, part, ratios)
             title = picture_title(study.name, labels)
-            if picture.kind == "metric" and study.repetitions is not None:
-                title += MEANS
+            title = _with_means(title, drawing.panels)
             figure = plots.lines(drawing.panels, title, drawing.x, drawing.y, drawing.look)
             _write(results, file_name(drawing.name, *labels.values()), figure)
     if study.subject.kind == "loops":
@@ -278,7 +282,6 @@ def _search_figure(title: str, outcome: Outcome) -> Figure:
         axes.set_ylabel(search.objective)
         axes.grid(axis="y", linewidth=0.4, alpha=0.5)
         axes.set_axisbelow(True)
-        height = figure.get_figheight() * figure.dpi
-        figure.text(_LEFT / chart_style.WIDTH, 1 - 26 / height, title, fontsize=10)
-        figure.legend(loc="upper left", bbox_to_anchor=(_LEFT / chart_style.WIDTH, 1 - 38 / height), ncols=5)
+        chart_style.write_title(figure, title, _LEFT)
+        legends.legend(figure, axes.get_legend_handles_labels()[0], 38, _LEFT)
     return figure

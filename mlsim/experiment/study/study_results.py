@@ -63,18 +63,18 @@ def write_results(store: Store, study: Study, rows: Sequence[StudyRow]) -> Resul
 
 def _write_compared(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
     found = tables.study_tables(study, rows)
+    parts = [f"## {title}\n\n{tables.markdown(table)}" for title, table in found.items()]
     if study.subject.kind == "loops" and len(found) == 1:
-        results.data("table.md", tables.markdown(*next(iter(found.values()))))
-    else:
-        parts = [f"## {title}\n\n{tables.markdown(*table)}" for title, table in found.items()]
-        results.data("table.md", "\n".join(parts))
-    results.data("table.tex", "\n".join(tables.latex(title, table) for title, table in found.items()))
+        parts = [tables.markdown(next(iter(found.values())))]
+    note = tables.notes_on(study, found.values(), "bold")
+    results.data("table.md", "\n".join([*parts, *([f"{note}\n"] if note else [])]))
+    results.data("table.tex", "\n".join(tables.latex(title, table, note) for title, table in found.items()))
     for title, table in found.items():
         results.data(f"table-{file_name(title)}.csv", _csv(table))
     statistics = tables.statistics_table(study, rows)
-    if statistics[1]:
+    if statistics.lines:
         note = tables.INTERVAL_NOTES[study.interval]
-        results.data("statistics.md", f"{tables.markdown(*statistics)}\n{note}\n")
+        results.data("statistics.md", f"{tables.markdown(statistics)}\n{note}\n")
         results.data("statistics.csv", _csv(statistics))
     for point, row in zip(study.points, rows, strict=True):
         for name in {} if row.failed else own_pictures(study, point):
@@ -91,7 +91,7 @@ def _write_frame(results: Results, name: str, frame: pl.DataFrame) -> None:
 
 def _csv(table: tables.Table) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([table[0], *table[1]])
+    csv.writer(text, lineterminator="\n").writerows([table.titles, *table.lines])
     return text.getvalue()
 
 
@@ -155,7 +155,7 @@ def _best_table(outcome: Outcome) -> tables.Table:
             f"{value:.4g}" if isinstance(value, float) else str(value) for value in one.values_of(search)
         )
         lines.append([one.name, one.generation, *values, _number(one.objective)])
-    return ["candidate", "generation", *search.names, search.objective], lines
+    return tables.Table(["candidate", "generation", *search.names, search.objective], lines)
 
 
 def _comparison_frame(outcome: Outcome) -> pl.DataFrame:
@@ -209,7 +209,7 @@ def _comparison_table(outcome: Outcome) -> tables.Table:
             own = held_out[metric, name]
             lines[-1] += map(_number, (own[average], own["low"], own["high"]))
             lines[-1] += [str(own["runs"]), *(_number(own[key]) for key in ("difference", *_JUDGED))]
-    return titles, lines
+    return tables.Table(titles, lines, 2)
 
 
 def _page(study: Study, outcome: Outcome) -> str:
@@ -237,9 +237,9 @@ def _page(study: Study, outcome: Outcome) -> str:
     else:
         last = "Nothing was held out (`validate`)."
     parts = [f"# {study.name}", " ".join(sentences)]
-    parts += ["## Best candidates", tables.markdown(*_best_table(outcome))]
+    parts += ["## Best candidates", tables.markdown(_best_table(outcome))]
     if outcome.baselines:
-        parts += ["## Beside the baselines", tables.markdown(*_comparison_table(outcome))]
+        parts += ["## Beside the baselines", tables.markdown(_comparison_table(outcome))]
     return "\n\n".join([*parts, last]).replace("\n\n\n", "\n\n") + "\n"
 
 

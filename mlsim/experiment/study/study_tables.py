@@ -1,23 +1,35 @@
 """Layout of the tables and pictures of a study, and statistics over repetitions."""
 
+from __future__ import annotations
+
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from mlsim._runtime.arrays import Floats
+from mlsim.analysis.run_comparison import better_of
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import Point
 from mlsim.experiment.study.study_file import INTERVALS
 from mlsim.experiment.study.study_model import PictureSpec, Study, file_name, gantt_file
 from mlsim.experiment.study.study_plan import StudyRow
 
-Table = tuple[list[str], list[list[str]]]
 Labels = tuple[str, ...]
+
+
+class Table(NamedTuple):
+    """A table as text: titles of the columns, and the cells of each line."""
+
+    titles: list[str]
+    lines: list[list[str]]
+    keys: int = 1  # so many first columns are labels
+    best: frozenset[tuple[int, int]] = frozenset()  # lines and columns of the best cells of their lines
 
 
 def study_tables(study: Study, rows: Sequence[StudyRow]) -> dict[str, Table]:
@@ -30,11 +42,24 @@ def study_tables(study: Study, rows: Sequence[StudyRow]) -> dict[str, Table]:
 
     for title in study.metrics:
         values = {labels_of(row): row.metrics[title] for row in rows}
-        tables[title] = _table(study, values, _found(study, title), write)
+        tables[title] = _table(study, values, _found(study, title), write, title)
     if study.relative:
-        found = _divided(study, _found(study, next(iter(study.metrics))), study.compared)
-        tables[relative_title(study)] = _table(study, relative_to(study, rows), found, "{:.3f}".format)
+        first = next(iter(study.metrics))
+        found = _divided(study, _found(study, first), study.compared)
+        ratios = relative_to(study, rows)
+        tables[relative_title(study)] = _table(study, ratios, found, "{:.3f}".format, first)
     return tables
+
+
+def notes_on(study: Study, tables: Iterable[Table], mark: str) -> str:
+    """Explain the intervals and the marks of the best cells of tables, as far as there are some."""
+    tables = list(tables)
+    notes = []
+    if any(" ± " in cell for table in tables for line in table.lines for cell in line):
+        notes.append(f"±: 95 % interval of the mean ({INTERVALS[study.interval]}), its wider side")
+    if any(table.best for table in tables):
+        notes.append(f"{mark}: best of its row")
+    return "; ".join(notes)
 
 
 def labels_of(row: StudyRow) -> Labels:
@@ -70,57 +95,149 @@ def _divided(study: Study, values: Mapping[Labels, float], names: Sequence[str])
 
 
 def _table(
-    study: Study, values: Mapping[Labels, float], found: Mapping[Labels, float], write: Callable[[float], str]
+    study: Study,
+    values: Mapping[Labels, float],
+    found: Mapping[Labels, float],
+    write: Callable[[float], str],
+    metric: str,
 ) -> Table:
-    left = [row for row, axis in enumerate(study.axes) if axis.name != study.repetitions]
-    cells: dict[Labels, list[float]] = {}  # the values of repetitions, by their common labels
+    repeated = [axis.name == study.repetitions for axis in study.axes]
+    cells: dict[Labels, dict[str, float]] = {}  # the values of repetitions, by their common labels
     for labels, value in values.items():
-        cells.setdefault(tuple(labels[row] for row in left), []).append(value)
-    names = study.compared
-    place = names.index(study.columns)
+        common = tuple(label for label, inner in zip(labels, repeated, strict=True) if not inner)
+        own = "".join(label for label, inner in zip(labels, repeated, strict=True) if inner)
+        cells.setdefault(common, {})[own] = value
+    spreads = {
+        labels: spread_of(trimmed(of, study.trim), interval=study.interval) for labels, of in cells.items()
+    }
+    place = study.compared.index(study.columns)
     across = next(list(axis.points) for axis in study.axes if axis.name == study.columns)
     known = {key[place] for key in found}
-    titles = names[:place] + names[place + 1 :]
+    titles = study.compared[:place] + study.compared[place + 1 :]
+    keys = len(titles)
     for label in across:
         titles += [label, "source"] if label in known else [label]
     lines: list[list[str]] = []
+    best: set[tuple[int, int]] = set()
     for others in dict.fromkeys(key[:place] + key[place + 1 :] for key in cells):
-        lines.append(list(others))
+        line, means = list(others), {}
         for label in across:
             full = (*others[:place], label, *others[place:])
-            lines[-1].append(_cell(cells.get(full, ()), write, study.trim))
+            spread = spreads.get(full)
+            if spread is not None and spread.runs:
+                means[len(line)] = spread.mean
+            line.append("" if spread is None else _cell(spread, write))
             if label in known:
-                lines[-1].append(_cell([found[full]] if full in found else (), write))
-    return titles, lines
+                line.append(_number(found[full], write) if full in found else "")
+        best |= {(len(lines), column) for column in _best_of(means, line, study.metrics[metric])}
+        lines.append(line)
+    return Table(titles, lines, keys, frozenset(best))
 
 
-def _cell(values: Sequence[float], write: Callable[[float], str], trim: int = 0) -> str:
-    known = np.sort([value for value in values if math.isfinite(value)])
-    known = known[trim : len(known) - trim]
-    if not len(known):
-        return ""
-    mean, least, largest = (write(float(value)) for value in (known.mean(), known.min(), known.max()))
-    return mean if least == largest else f"{mean} ({least} … {largest})"
+def _best_of(means: Mapping[int, float], line: Sequence[str], key: str) -> list[int]:
+    """Return the columns with the best mean, and those that show the same; none where all do."""
+    better = better_of(key.removesuffix("?"))
+    if not means or not better:
+        return []
+    wanted = min(means.values()) if better == "less" else max(means.values())
+    shown = {column: line[column].partition(" ± ")[0] for column in means}
+    of_best = {shown[column] for column, mean in means.items() if mean == wanted}
+    best = [column for column, text in shown.items() if text in of_best]
+    return best if len(best) < len(shown) else []
 
 
-def markdown(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """Write a table in Markdown."""
-    cells = [titles, ["---"] * len(titles), *lines]
-    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+def _number(value: float, write: Callable[[float], str]) -> str:
+    return write(value) if math.isfinite(value) else ""
 
 
-def latex(title: str, table: Table) -> str:
-    """Write a table in LaTeX, with booktabs' rules."""
-    titles, lines = table
-    head, *rows = (" & ".join(cell.translate(_LATEX) for cell in line) + r" \\" for line in (titles, *lines))
-    body = [r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
-    columns = "l" * len(titles)
-    return "\n".join([f"% {title}", rf"\begin{{tabular}}{{{columns}}}", *body, r"\end{tabular}"]) + "\n"
+def _cell(spread: Spread, write: Callable[[float], str]) -> str:
+    """Write a mean of three digits or more and beside it its interval, by the wider side, as precisely.
+
+    >>> _cell(Spread(5, 123.4, 120.0, 119.3, 127.6), "{:.0f}".format)
+    '123 ± 4'
+    >>> _cell(Spread(5, 123.4, 120.0, 123.35, 123.46), "{:.0f}".format)
+    '123.40 ± 0.06'
+    >>> _cell(Spread(5, 0.68, 0.68, 0.66, 0.70), "{:.3g}".format)
+    '0.680 ± 0.020'
+    """
+    text = _number(spread.mean, write)
+    half = max(spread.mean - spread.low, spread.high - spread.mean)
+    if not half > 0:  # of one run it is not a number
+        return text
+    if "e" in text:
+        return f"{text} ± {half:.2g}"
+    decimals = len(text.partition(".")[2])
+    if 0 < abs(spread.mean) < 100:
+        decimals = max(decimals, 2 - math.floor(math.log10(abs(spread.mean))))
+    if half < 0.5 * 10.0**-decimals:
+        decimals = -math.floor(math.log10(half))
+    return f"{spread.mean:,.{decimals}f} ± {half:,.{decimals}f}"
+
+
+def markdown(table: Table) -> str:
+    """Write a table in Markdown, numbers aligned right and the best in bold."""
+    lines = [
+        [f"**{cell}**" if (row, column) in table.best else cell for column, cell in enumerate(line)]
+        for row, line in enumerate(table.lines)
+    ]
+    rules = ["---" if kind == "l" else "---:" for kind in _kinds(table)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (table.titles, rules, *lines))
+
+
+_NUMBER = re.compile(r"([-+]?)([\d,]+)(\.\d+)?(?:e([-+]\d+))?( ± .+)?")
+
+
+def _kinds(table: Table) -> list[str]:
+    """Return the alignment of each column in LaTeX: numbers by their decimal points, in two columns."""
+    kinds = ["l"] * table.keys
+    for cells in list(zip(*table.lines, strict=True))[table.keys :]:
+        numbers = all(_NUMBER.fullmatch(cell) for cell in cells if cell)
+        kinds.append("r@{}l" if numbers and any(cells) else "l")
+    return kinds + ["l"] * (len(table.titles) - len(kinds))
+
+
+def latex(title: str, table: Table, note: str = "") -> str:
+    """Write a table in LaTeX with booktabs' rules: numbers aligned by their points, the best in bold."""
+    kinds = _kinds(table)
+    head = [
+        text.translate(_LATEX) if kind == "l" else rf"\multicolumn{{2}}{{c}}{{{text.translate(_LATEX)}}}"
+        for text, kind in zip(table.titles, kinds, strict=True)
+    ]
+    rows = [
+        [
+            cell.translate(_LATEX) if kind == "l" else _aligned(cell, (row, column) in table.best)
+            for column, (cell, kind) in enumerate(zip(line, kinds, strict=True))
+        ]
+        for row, line in enumerate(table.lines)
+    ]
+    lines = [rf"{' & '.join(line)} \\" for line in (head, *rows)]
+    body = [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
+    comments = [f"% {text}" for text in (title, note) if text]
+    return "\n".join([*comments, rf"\begin{{tabular}}{{{''.join(kinds)}}}", *body, r"\end{tabular}"]) + "\n"
+
+
+def _aligned(cell: str, best: bool) -> str:
+    r"""Write a number as two columns that meet at its point.
+
+    >>> print(_aligned("-12.5 ± 0.4", True))
+    \textbf{$-$12} & \textbf{.5}\,$\pm$\,0.4
+    """
+    match = _NUMBER.fullmatch(cell)
+    if match is None:
+        return " & "
+    sign, whole, rest, exponent, interval = match.groups(default="")
+    parts = [f"{'$-$' if sign == '-' else sign}{whole}", rest]
+    if best:
+        parts = [rf"\textbf{{{part}}}" if part else "" for part in parts]
+    if exponent:
+        parts[1] += rf"$\cdot10^{{{int(exponent)}}}$"
+    return " & ".join(parts) + interval.replace(" ± ", r"\,$\pm$\,")
 
 
 _LATEX = str.maketrans(
     {letter: f"\\{letter}" for letter in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "…": r"\dots{}"}
+    | {"±": r"$\pm$", "×": r"$\times$", "µ": r"$\mu$"}
 )
 
 
@@ -278,11 +395,12 @@ def statistics_table(study: Study, rows: Sequence[StudyRow]) -> Table:
     """Lay out the statistics of every metric and combination; empty without repetitions."""
     place = next((n for n, axis in enumerate(study.axes) if axis.name == study.repetitions), None)
     if place is None:
-        return [], []
+        return Table([], [])
     names = study.compared
     titles = ["metric", *names, "runs", "mean", "median", "low", "high"]
     if study.relative:
         titles += ["pairs", "difference", "difference low", "difference high", "p"]
+    titles += ["least", "largest"]
     lines = []
     for title in study.metrics:
         groups: dict[Labels, dict[str, float]] = {}
@@ -300,8 +418,9 @@ def statistics_table(study: Study, rows: Sequence[StudyRow]) -> Table:
             if study.relative:
                 differences = (found.difference, found.difference_low, found.difference_high, found.p)
                 cells += [str(found.pairs) if compared else "", *map(number, differences)]
-            lines.append([title, *labels, *cells])
-    return titles, lines
+            ends = sorted(filter(math.isfinite, values.values())) or [_NAN]
+            lines.append([title, *labels, *cells, *map(number, ends[:1] + ends[-1:])])
+    return Table(titles, lines, 1 + len(names))
 
 
 def number(value: float, digits: int = 6) -> str:

@@ -1,4 +1,4 @@
-"""The agent of ``mlsim rca listen``: messages, connections, hooks, its bounded log, its process."""
+"""The agent of ``mlsim mpi listen``: messages, connections, hooks, its bounded log, its process."""
 
 import asyncio
 import contextlib

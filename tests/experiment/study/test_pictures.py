@@ -11,7 +11,8 @@ from matplotlib.collections import LineCollection, PolyCollection
 from mlsim.analysis.plots import LinePanel, Look, Panel, bars, lines
 from mlsim.errors import InputError
 from mlsim.experiment import load_study, run_study
-from mlsim.experiment.study.study_pictures import _metric
+from mlsim.experiment.study.study_model import MEANS
+from mlsim.experiment.study.study_pictures import _metric, _with_means
 from mlsim.experiment.study.study_tables import mean_interval, t_quantile
 
 FILES = {
@@ -159,3 +160,14 @@ def test_t_against_a_table(place):
     (place / "study.yaml").write_text(LOOPS + "interval: t\n")
     run_study(load_study(place), out=place / "out")
     assert "Student's t" in (place / "out/statistics.md").read_text()
+
+
+@pytest.mark.parametrize(("ends", "told"), [((1.0, 3.0), True), ((float("nan"), float("nan")), False)])
+def test_titles_mention_intervals_where_there_are_some(ends: tuple[float, float], told: bool) -> None:
+    points = np.array([0.0]), np.array([2.0])
+    drawn = {"a": (np.array([ends[0]]), np.array([ends[1]]))}
+    curves = [LinePanel("none", {"a": points}), LinePanel("", {"a": points}, drawn)]
+    bars = [Panel("", ["g"], {"a": [2.0]}, {}, {"a": [ends]})]
+    for panels in (curves, bars):
+        assert _with_means("study", panels) == f"study{MEANS if told else ''}"
+    assert _with_means("study", curves[:1]) == "study"

@@ -88,16 +88,14 @@ def test_tables_show_means_ratios_and_what_others_found(place):
     ]
     tables = study_tables(study, rows)
     assert list(tables) == ["makespan (s)", "utilization", "makespan (s) / with rca: off"]
-    titles, lines = tables["makespan (s)"]
+    titles, lines, keys, best = tables["makespan (s)"]
+    assert (keys, best) == (1, {(0, 3), (1, 3)})
     assert titles == ["technique", "off", "source", "on", "source"]
-    assert lines == [
-        ["STATIC", "110 (100 … 120)", "100", "70 (50 … 90)", "80"],
-        ["SS", "200", "", "150 (100 … 200)", "70"],
-    ]
-    _, lines = tables["makespan (s) / with rca: off"]
-    assert lines[0][3:] == ["0.625 (0.500 … 0.750)", "0.800"]
-    assert lines[1][1:] == ["1.000", "", "0.750 (0.500 … 1.000)", ""]
-    _, lines = tables["utilization"]
+    assert lines == [["STATIC", "110 ± 10", "100", "70.0 ± 20.0", "80"], ["SS", "200", "", "150 ± 50", "70"]]
+    lines = tables["makespan (s) / with rca: off"].lines
+    assert lines[0][3:] == ["0.625 ± 0.125", "0.800"]
+    assert lines[1][1:] == ["1.000", "", "0.750 ± 0.250", ""]
+    lines = tables["utilization"].lines
     assert lines[0] == ["STATIC", "", "0.7", ""]
 
 

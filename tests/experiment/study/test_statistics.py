@@ -11,7 +11,9 @@ from mlsim.errors import InputError
 from mlsim.experiment import load_study, run_study
 from mlsim.experiment.study.study_tables import (
     Spread,
+    Table,
     latex,
+    markdown,
     mean_interval,
     signed_rank_p,
     spread_of,
@@ -103,17 +105,31 @@ def test_pairs_are_of_the_same_repetition():
     assert nothing.runs == 0
 
 
-def test_latex():
-    table = (["a_b", "x"], [["50 %", "1 … 2"]])
-    assert latex("T & U", table).splitlines() == [
+def test_latex_aligns_numbers_by_their_points_with_intervals_and_the_best_in_bold():
+    lines = [["50 %", "12,345 ± 6", "x"], ["µ", "1.25", "2.5e-07"], ["", "", "-1"]]
+    table = Table(["a_b", "T_loop", "c"], lines, best=frozenset({(0, 1), (1, 1)}))
+    assert latex("T & U", table, "a note").splitlines() == [
         "% T & U",
-        r"\begin{tabular}{ll}",
+        "% a note",
+        r"\begin{tabular}{lr@{}ll}",
         r"\toprule",
-        r"a\_b & x \\",
+        r"a\_b & \multicolumn{2}{c}{T\_loop} & c \\",
         r"\midrule",
-        r"50 \% & 1 \dots{} 2 \\",
+        r"50 \% & \textbf{12,345} & \,$\pm$\,6 & x \\",
+        r"$\mu$ & \textbf{1} & \textbf{.25} & 2.5e-07 \\",
+        r" &  &  & -1 \\",
         r"\bottomrule",
         r"\end{tabular}",
+    ]
+
+
+def test_markdown_has_the_best_in_bold():
+    table = Table(["who", "wait"], [["FCFS", "12 ± 3"], ["SPF", "7 ± 1"]], best=frozenset({(1, 1)}))
+    assert markdown(table).splitlines() == [
+        "| who | wait |",
+        "| --- | ---: |",
+        "| FCFS | 12 ± 3 |",
+        "| SPF | **7 ± 1** |",
     ]
 
 
@@ -142,7 +158,19 @@ def test_a_study_leaves_out_the_best_and_the_worst_sample_of_each_policy(tmp_pat
         _, name, runs, mean, *_ = statistics[1 + number].split(",")
         assert (name, runs) == (policy, "4")
         assert float(mean) == pytest.approx(np.mean(kept), rel=1e-5)
-        assert f"{kept[0]:,.0f} … {kept[-1]:,.0f}" in (tmp_path / "out" / "table.md").read_text()
+        low, high = mean_interval(
+            np.array(
+                [
+                    row.metrics["wait"]
+                    for row in rows
+                    if row.labels["policy"] == policy and row.metrics["wait"] in kept
+                ]
+            )
+        )
+        half = max(np.mean(kept) - low, high - np.mean(kept))
+        page = (tmp_path / "out" / "table.md").read_text()
+        assert f"{np.mean(kept):,.0f} ± {half:,.0f}" in page
+        assert "±: 95 % interval of the mean (percentiles of 10,000 bootstrap resamples)" in page
     (tmp_path / "study.yaml").write_text(text + "3\n")
     with pytest.raises(InputError, match=r"trim: 3; allowed: how many of the 6 repetitions .* 0 to 2"):
         load_study(tmp_path)
