@@ -197,10 +197,32 @@ def test_headlines_are_those_of_the_studies() -> None:
     assert len(rows) >= 20
     for name, link, cells in rows:
         study = (page.parent / link).read_text(encoding="utf-8")
-        for number in re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?", " ".join(cells.split("|")[1:3])):
+        _, source, ours, _, check, _ = cells.split("|")
+        for number in re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?", f"{source} {ours} {check}"):
             assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d]|\.\d)", study), f"{name}: {number}"
     told = set(re.findall(r"studies/([\w-]+)/README", page.read_text(encoding="utf-8")))
     assert told <= studies
+
+
+def _evidence() -> list[list[str]]:
+    """Return headline, source, mlsim, evidence, held-out check and result of each row on fidelity."""
+    page = (REPOSITORY / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[[\w -]+\]\([^)]+\) \|(.*)\|$", page, re.M)
+    return [[cell.strip() for cell in cells.split("|")] for cells in rows]
+
+
+def test_evidence_of_each_headline_is_named() -> None:
+    """A number that was chosen by agreement says so, and what it is worth on data that chose nothing."""
+    rows = _evidence()
+    words = [row[3] for row in rows]
+    assert all(re.fullmatch(r"stated|fitted|held out|scanned, 1 of \d+", word) for word in words), words
+    for headline, _, _, evidence, check, result in rows:
+        if evidence in ("stated", "held out"):
+            assert not check, f"{headline}: a check is for what was chosen"
+        else:
+            assert re.fullmatch(r"(agrees|denies): .*\d.*", check), f"{headline}: {check}"
+        assert not (check.startswith("denies") and "holds" in result), headline
+    assert words.count("held out") >= 8
 
 
 def test_numbers_of_reading_a_run_are_those_of_the_run() -> None:
