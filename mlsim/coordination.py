@@ -1,8 +1,8 @@
 """Messages and forecasts between the batch level and the application level (RCA; Eleliemy 2021, ch. 6)."""
 
-import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,12 +82,56 @@ class NodeSet:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleNodes(Sequence[NodeIdle]):
+    """Messages of a job about its idle nodes, in order of time, as columns; as objects on demand."""
+
+    job: int  # identifier of the job
+    node: NDArray[np.int64]
+    time: NDArray[np.float64]  # when each was sent, in seconds from the scenario's start
+    remaining_iterations: NDArray[np.int64]
+    remaining_work: NDArray[np.float64]
+
+    @staticmethod
+    def of(messages: Sequence[NodeIdle]) -> "IdleNodes":
+        """Return the messages of one job as columns."""
+        if isinstance(messages, IdleNodes):
+            return messages
+        job = messages[0].job if messages else -1
+        rows = [(one.node, one.time, one.remaining_iterations, one.remaining_work) for one in messages]
+        node, time, iterations, work = zip(*rows, strict=True) if rows else ((), (), (), ())
+        ints, reals = np.array([node, iterations], np.int64), np.array([time, work], np.float64)
+        return IdleNodes(job, ints[0], reals[0], ints[1], reals[1])
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    @overload
+    def __getitem__(self, index: int) -> NodeIdle: ...
+    @overload
+    def __getitem__(self, index: slice) -> "IdleNodes": ...
+    def __getitem__(self, index: int | slice) -> "NodeIdle | IdleNodes":
+        node, time = self.node[index], self.time[index]
+        iterations, work = self.remaining_iterations[index], self.remaining_work[index]
+        if isinstance(index, slice):
+            return IdleNodes(self.job, node, time, iterations, work)
+        return NodeIdle(self.job, int(node), float(time), int(iterations), float(work))
+
+    def __iter__(self) -> Iterator[NodeIdle]:
+        columns = self.node, self.time, self.remaining_iterations, self.remaining_work
+        for row in zip(*(column.tolist() for column in columns), strict=True):
+            yield NodeIdle(self.job, *row)
+
+
+NO_IDLE = IdleNodes.of(())
+
+
+@dataclass(frozen=True, slots=True)
 class Forecast:
     """The future events of an application that the batch level must handle."""
 
     end: float  # when the job will end, in seconds from the scenario's start
-    idle: tuple[NodeIdle, ...] = ()
-    """Messages that the application will send about its nodes, in order of time."""
+    idle: Sequence[NodeIdle] = NO_IDLE
+    """Messages that the application will send about its nodes, in order of time; mlsim's own are columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,40 +147,3 @@ class NodeFailed:
 
 
 Disturbance = Kill | NodeFailed | NodeReturned
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A message on its way."""
-
-    number: int  # order of arrival of the job whose application sends or receives it
-    message: Message  # the message itself
-    received: float  # when it arrives, in seconds from the scenario's start
-
-
-class MessageLog:
-    """Records every message between applications and the batch system; each takes ``latency`` seconds."""
-
-    def __init__(self, latency: float) -> None:
-        self.latency = latency
-        self.messages: list[Sent] = []
-
-    def send(self, number: int, message: Message) -> float:
-        """Record a message of the job with this number; return the time at which it arrives."""
-        received = message.time + self.latency
-        self.messages.append(Sent(number, message, received))
-        return received
-
-    def last(self, count: int = 5) -> list[dict[str, Any]]:
-        """Return the last messages, the latest last: what, of which job and nodes, and when (s)."""
-        return [_plain(sent) for sent in self.messages[-count:]]
-
-
-def _plain(sent: Sent) -> dict[str, Any]:
-    message = sent.message
-    words = re.sub("(?<!^)(?=[A-Z])", " ", type(message).__name__).lower()
-    nodes = getattr(message, "nodes", getattr(message, "node", None))
-    row = {"message": words, "job": message.job, "sent": message.time, "received": sent.received}
-    if isinstance(message, ReleaseRequest):
-        return row | {"nodes_wanted": message.nodes, "for_job": message.for_job}
-    return row if nodes is None else row | {"nodes": list(nodes) if isinstance(nodes, tuple) else [nodes]}

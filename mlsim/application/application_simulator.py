@@ -199,7 +199,8 @@ class LoopApplication:
             self._departures = {**self._departures, change.node: [*self._departures[change.node], at]}
             self._simulate_anew()
             return self.forecast
-        sent = tuple(message for message in self.forecast.idle if message.time <= at)
+        idle = coordination.IdleNodes.of(self.forecast.idle)
+        sent = idle[: int(np.searchsorted(idle.time, at, side="right"))]
         self._until = at - self.began
         self.outcome = self._simulate(self._until, keep=True)
         self.forecast = coordination.Forecast(at, sent)
@@ -246,9 +247,11 @@ class LoopApplication:
         """Simulate the loop, set outcome and forecast; ``keep``: store its chunks now, not on demand."""
         self._chunks = None
         self.outcome = self._simulate_to_its_end(keep)
-        idle = [*self._earlier_idle, *self._idle_nodes()] if self._reports_idle else []
-        idle.sort(key=lambda message: message.time)
-        self.forecast = coordination.Forecast(self.began + float(self.outcome.notified_at.max()), tuple(idle))
+        idle = self._idle_nodes() if self._reports_idle else coordination.NO_IDLE
+        if self._earlier_idle:
+            messages = sorted([*self._earlier_idle, *idle], key=lambda message: message.time)
+            idle = coordination.IdleNodes.of(messages)
+        self.forecast = coordination.Forecast(self.began + float(self.outcome.notified_at.max()), idle)
 
     def _last_idle(self) -> list[coordination.NodeIdle]:
         """Return the last message about each node, in order of time."""
@@ -319,7 +322,7 @@ class LoopApplication:
         times[0] = 0.0
         return times
 
-    def _idle_nodes(self) -> tuple[coordination.NodeIdle, ...]:
+    def _idle_nodes(self) -> coordination.IdleNodes:
         """Return one message per node, by time, then by node; nodes that return late are idle at once."""
         first_pe = np.searchsorted(self.node_of_pe, np.arange(len(self._nodes.node)))
         idle = np.maximum.reduceat(self.outcome.notified_at, first_pe)  # in s from the loop's start
@@ -334,9 +337,8 @@ class LoopApplication:
             # The queue still holds iterations, besides the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])
         iterations, work = outcome.remaining(self.costs, self._speed, idle[order], self._perturbation)
-        columns = self._nodes.node[order], self.began + idle[order], iterations, work
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return tuple(coordination.NodeIdle(self.job.job_id, *row) for row in rows)
+        node, time = self._nodes.node[order], self.began + idle[order]
+        return coordination.IdleNodes(self.job.job_id, node, time, iterations, work)
 
 
 def single_loop_records(

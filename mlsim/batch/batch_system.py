@@ -16,11 +16,10 @@ from mlsim.batch.events.handler import Handler, Transitions
 from mlsim.batch.events.outages import OutageCalendar, OutagePlan, PowerLevels
 from mlsim.batch.events.releases import NOTHING, ReleaseNegotiator, Releases
 from mlsim.batch.events.submissions import Misfits, RejectAll, Submissions, Withdrawals
-from mlsim.batch.job_recorder import JobRecorder, PassLog, wall_clock
+from mlsim.batch.job_recorder import JobRecorder, MessageLog, PassLog, wall_clock
 from mlsim.batch.room.unit_requests import PowerCap, Requests
 from mlsim.batch.state.batch_state import Applications, Progress
 from mlsim.batch.state.pool_state import state_for
-from mlsim.coordination import MessageLog
 from mlsim.platform import Machine
 from mlsim.record import Attempts, Jobs, Occupancy, Outages, Passes, Rejections, empty
 from mlsim.record.column_types import GrowingTimes

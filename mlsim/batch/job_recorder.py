@@ -1,7 +1,9 @@
 """Records of jobs, passes and messages."""
 
+import re
 import time
 from array import array
+from collections import deque
 from dataclasses import fields
 from typing import Any
 
@@ -14,7 +16,7 @@ from mlsim._runtime.memory import let_go_of_freed
 from mlsim.batch.columns.job_columns import JobTable
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import BatchState
-from mlsim.record import Jobs, JobState, MessageKind, Messages, Passes, Rejections, empty
+from mlsim.record import Jobs, JobState, MessageKind, MessageStore, Passes, Rejections, empty
 from mlsim.record.column_types import HELD_ROWS, GrowingArray, let_go, stored_columns
 
 _BLOCK_ROWS = 1 << 16
@@ -145,10 +147,42 @@ class PassLog:
         return Passes(**{name: np.array(column) for name, column in self._columns.items()})
 
 
-_MESSAGE_FIELDS = (
-    *("sent", "received", "job", "kind", "node", "nodes", "for_job"),
-    *("remaining_iterations", "remaining_work"),
-)
+class MessageLog:
+    """Records every message between applications and the batch system; each takes ``latency`` seconds."""
+
+    def __init__(self, latency: float) -> None:
+        self.latency = latency
+        self.store = MessageStore()
+        self.recent: deque[coordination.Message | coordination.IdleNodes] = deque(maxlen=_SHOWN)
+
+    def send(self, number: int, message: coordination.Message) -> float:
+        """Record a message of the job with this number; return the time at which it arrives."""
+        received = message.time + self.latency
+        self.store.add(number, message.time, received, **_row_of(message))
+        self.recent.append(message)
+        return received
+
+    def send_idle(self, number: int, idle: coordination.IdleNodes) -> None:
+        """Record all messages of a job about its idle nodes."""
+        if len(idle):
+            kind, left, work = MessageKind.NODE_IDLE, idle.remaining_iterations, idle.remaining_work
+            received = idle.time + self.latency
+            self.store.add(
+                *(number, idle.time, received, kind, idle.node),
+                remaining_iterations=left,
+                remaining_work=work,
+            )
+            self.recent.append(idle)
+
+    def last(self) -> list[dict[str, Any]]:
+        """Return the last messages, the latest last: what, of which job and nodes, and when (s)."""
+        latest: list[coordination.Message] = []
+        for sent in self.recent:
+            latest += sent[-_SHOWN:] if isinstance(sent, coordination.IdleNodes) else [sent]
+        return [_plain(message, message.time + self.latency) for message in latest[-_SHOWN:]]
+
+
+_SHOWN = 5
 _KINDS = {
     coordination.NodeIdle: MessageKind.NODE_IDLE,
     coordination.JobCompleted: MessageKind.JOB_COMPLETED,
@@ -159,26 +193,25 @@ _KINDS = {
 }
 
 
-def message_rows(log: coordination.MessageLog) -> Messages:
-    """Return messages as rows, in order of (sent, received, job); an acceptance has a row for each node."""
-    rows = sorted(row for sent in log.messages for row in _rows_of(sent))
-    types = {column.field: column.dtype for column in stored_columns(Messages)}
-    columns: dict[str, NDArray[Any]] = {
-        name: np.array([row[place] for row in rows], types[name])
-        for place, name in enumerate(_MESSAGE_FIELDS)
-    }
-    return Messages(**columns)
-
-
-def _rows_of(sent: coordination.Sent) -> list[tuple[Any, ...]]:
-    message = sent.message
-    head = (message.time, sent.received, sent.number, int(_KINDS[type(message)]))
+def _row_of(message: coordination.Message) -> dict[str, Any]:
+    """Return the columns of a message; an acceptance has a row for each node."""
+    row: dict[str, Any] = {"kind": _KINDS[type(message)]}
     if isinstance(message, coordination.NodeIdle):
-        return [(*head, message.node, 1, -1, message.remaining_iterations, message.remaining_work)]
+        left, work = message.remaining_iterations, message.remaining_work
+        return row | {"node": message.node, "remaining_iterations": left, "remaining_work": work}
     if isinstance(message, coordination.ReleaseRequest):
-        return [(*head, -1, message.nodes, message.for_job, 0, 0.0)]
+        return row | {"nodes": message.nodes, "for_job": message.for_job}
     if isinstance(message, coordination.ReleaseAccepted):
-        return [(*head, node, 1, -1, 0, 0.0) for node in message.nodes]
+        return row | {"node": np.array(message.nodes, np.int64)}
     if isinstance(message, coordination.NodeReturned):
-        return [(*head, message.node, 1, -1, 0, 0.0)]
-    return [(*head, -1, 0, -1, 0, 0.0)]
+        return row | {"node": message.node}
+    return row | {"nodes": 0}
+
+
+def _plain(message: coordination.Message, received: float) -> dict[str, Any]:
+    words = re.sub("(?<!^)(?=[A-Z])", " ", type(message).__name__).lower()
+    nodes = getattr(message, "nodes", getattr(message, "node", None))
+    row = {"message": words, "job": message.job, "sent": message.time, "received": received}
+    if isinstance(message, coordination.ReleaseRequest):
+        return row | {"nodes_wanted": message.nodes, "for_job": message.for_job}
+    return row if nodes is None else row | {"nodes": list(nodes) if isinstance(nodes, tuple) else [nodes]}

@@ -11,12 +11,14 @@ from mlsim._runtime.arrays import Ints
 from mlsim.application.application_simulator import AnswerPolicy, LoopApplication, LoopJob
 from mlsim.application.loop_outcome import LoopRecorder
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
+from mlsim.batch.clock.coupled_replay import CoupledBatch
 from mlsim.batch.columns.job_columns import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
 from mlsim.batch.events.outages import OutagePlan
+from mlsim.batch.job_recorder import MessageLog
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Applications, Progress
-from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeSet, ReleaseRequest
+from mlsim.coordination import Answer, Disturbance, Forecast, NodeSet, ReleaseRequest
 from mlsim.cosim import scenario_inputs
 from mlsim.platform import Machine
 from mlsim.record import ChunkStore, JobState
@@ -29,7 +31,7 @@ from mlsim.workload.workload_dependencies import Dependencies
 class RigidApplications:
     """Every job runs as long as in the log: one event, no loop."""
 
-    def __init__(self, batch: BatchSystem) -> None:
+    def __init__(self, batch: BatchSystem | CoupledBatch) -> None:
         self._table = batch.state.table
         self._requests = batch.state.requests
 
@@ -64,7 +66,7 @@ class LoopApplications:
     """Every job executes a loop, simulated when the job starts."""
 
     def __init__(
-        self, batch: BatchSystem, scenario: Scenario, machine: Machine, log: MessageLog | None
+        self, batch: BatchSystem | CoupledBatch, scenario: Scenario, machine: Machine, log: MessageLog | None
     ) -> None:
         self.seconds = 0.0
         self._state = batch.state
@@ -137,8 +139,7 @@ class LoopApplications:
 
     def _send_idle(self, number: int, application: LoopApplication) -> None:
         if self._log is not None:
-            for idle in application.forecast.idle:
-                self._log.send(number, idle)
+            self._log.send_idle(number, coordination.IdleNodes.of(application.forecast.idle))
 
     def requeue(self, slot: int, at: float, /) -> float:
         """Keep an aborted loop; it is recorded as the last attempt unless the job starts again."""
@@ -184,7 +185,7 @@ def _node_set(rows: Ints) -> NodeSet:
 class Coupled:
     """A batch system and the applications of its jobs, ready to run."""
 
-    batch: BatchSystem
+    batch: BatchSystem | CoupledBatch
     applications: Applications
     loops: LoopApplications | None
     log: MessageLog | None
@@ -197,30 +198,37 @@ def couple(
     requests: Requests,
     workload: Workload,
     report: Callable[[Progress], None] | None,
+    replays: bool = False,
 ) -> Coupled:
-    """Make the batch system and the applications of a scenario."""
+    """Make the batch system and the applications of a scenario; ``replays``: in the compiled clock."""
     dependencies = scenario_inputs.dependencies_between(scenario, workload)
     log = None
     if scenario.coordination.rca:
         log = MessageLog(scenario_inputs.message_latency(scenario, machine))
-    batch = BatchSystem(
-        machine,
-        scenario_inputs.batch_of(scenario),
-        requests,
-        BatchSetup(
-            scenario.coordination,
-            log,
-            OutagePlan.from_config(scenario.platform, scenario.seed),
-            report if report is None or log is None else _with_messages(report, log),
-            scenario_inputs.executable_names(workload),
-            keep_passes=scenario.output.passes,
-            seed=scenario.seed,
-            cap=scenario_inputs.power_cap(scenario, machine, requests),
-            dependencies=dependencies,
-            feedback=scenario.workload.feedback,
-            local=scenario_inputs.local_clock(scenario, workload),
-        ),
-    )
+    if report is not None and log is not None:
+        report = _with_messages(report, log)
+    batch: BatchSystem | CoupledBatch
+    if replays:
+        batch = CoupledBatch(machine, scenario.batch, requests, report, log)
+    else:
+        batch = BatchSystem(
+            machine,
+            scenario_inputs.batch_of(scenario),
+            requests,
+            BatchSetup(
+                scenario.coordination,
+                log,
+                OutagePlan.from_config(scenario.platform, scenario.seed),
+                report,
+                scenario_inputs.executable_names(workload),
+                keep_passes=scenario.output.passes,
+                seed=scenario.seed,
+                cap=scenario_inputs.power_cap(scenario, machine, requests),
+                dependencies=dependencies,
+                feedback=scenario.workload.feedback,
+                local=scenario_inputs.local_clock(scenario, workload),
+            ),
+        )
     if scenario.application.model is ApplicationModel.LOOP:
         loops = LoopApplications(batch, scenario, machine, log)
         return Coupled(batch, loops, loops, log, dependencies)

@@ -15,7 +15,7 @@ from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Progress
 from mlsim.batch.user_dispatch import check_plugins
-from mlsim.coordination import MessageLog, NodeSet
+from mlsim.coordination import NodeSet
 from mlsim.cosim import scenario_inputs
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of, power_of
@@ -32,6 +32,7 @@ from mlsim.workload.workload_jobs import joined_own
 if TYPE_CHECKING:
     from mlsim.application.iteration_costs import CostProfiles, CostSums
     from mlsim.batch.batch_system import BatchSystem
+    from mlsim.batch.job_recorder import MessageLog
     from mlsim.cosim.coupling import LoopApplications
 
 
@@ -64,7 +65,8 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     steps = scenario_inputs.measured_power(scenario)
     submitted = scenario_inputs.Submissions(workload, requests)
     on_progress = None if report is None else lambda progress: report(progress, workload.n_jobs)
-    if _may_replay(scenario, requests):
+    replays = _may_replay(scenario, requests)
+    if replays and scenario.application.model is words.ApplicationModel.RIGID:
         replayed = CompiledBatch(machine, scenario.batch, requests, on_progress)
         replayed.run(submitted.blocks())
         return Outcome(
@@ -78,18 +80,23 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         )
     with importing():
         from mlsim.cosim.coupling import couple
-    coupled = couple(scenario, machine, requests, workload, on_progress)
-    coupled.batch.run(submitted.blocks(), coupled.applications)
+    coupled = couple(scenario, machine, requests, workload, on_progress, replays)
+    batch = coupled.batch
+    batch.run(submitted.blocks(), coupled.applications)
     loops = coupled.loops
     if loops is not None:
         loops.record_abandoned()
     return Outcome(
-        records=records_of(scenario, coupled.batch, machine, loops, coupled.log, submitted, steps),
+        records=records_of(scenario, batch, machine, loops, coupled.log, submitted, steps),
         notes=scenario_inputs.reading_counts(workload, coupled.dependencies),
         simulated=dict(submitted.marks),
         largest=requests.largest,
-        pass_seconds=coupled.batch.pass_times.values(),
         application_seconds=loops.seconds if loops else 0.0,
+        **(
+            {"engine": words.Engine.REPLAY, "passes": batch.n_passes, "replay_seconds": batch.seconds}
+            if isinstance(batch, CompiledBatch)
+            else {"pass_seconds": batch.pass_times.values()}
+        ),
     )
 
 
@@ -107,7 +114,8 @@ def _may_replay(scenario: Scenario, requests: Requests) -> bool:
 
 def modules_for(scenario: Scenario) -> tuple[str, ...]:
     """Return the modules that simulate a scenario, if its workload has nothing special."""
-    plain = scenario.batch.engine is not words.Engine.SIMPY and replay_obstacle(scenario) is None
+    rigid = scenario.application.model is words.ApplicationModel.RIGID
+    plain = rigid and scenario.batch.engine is not words.Engine.SIMPY and replay_obstacle(scenario) is None
     return ("mlsim.cosim.simulation" if plain else "mlsim.cosim.coupling",)
 
 
@@ -125,9 +133,7 @@ def records_of(
     watts = None if power is None else record.NodePower(*power)
     messages, power_steps = record.empty(record.Messages), record.empty(record.PowerSteps)
     if log:
-        from mlsim.batch.job_recorder import message_rows
-
-        messages = message_rows(log)
+        messages = log.store.table()
     if steps:
         rows, of_job = steps.rows_of(np.asarray(jobs.job_id))
         power_steps = record.PowerSteps(of_job, steps.time[rows], steps.power[rows], steps.period[rows])

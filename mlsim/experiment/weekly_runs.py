@@ -51,6 +51,8 @@ def check_weekly(scenario: Scenario) -> None:
 def _check_replay(scenario: Scenario, what: str) -> None:
     place = scenario.source
     found = batch_section.replay_obstacle(scenario)
+    if scenario.application.model is not words.ApplicationModel.RIGID:
+        found = "application.model", "rigid"
     if found is not None:
         key, value = found
         raise InputError(f"{place}: {key}: {what} simulated by compiled replay, which needs {key}: {value}")

@@ -3,6 +3,7 @@
 from mlsim.record.calendar import Calendar
 from mlsim.record.chunk_store import ChunkStore, LoopChunks, StoredChunks
 from mlsim.record.column_types import JobState, MessageKind, OutageKind, SolveStatus, empty
+from mlsim.record.message_store import MessageStore
 from mlsim.record.record_tables import (
     Attempts,
     Chunks,
@@ -35,6 +36,7 @@ __all__ = [
     "LoopChunks",
     "Loops",
     "MessageKind",
+    "MessageStore",
     "Messages",
     "Names",
     "NodePower",

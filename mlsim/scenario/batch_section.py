@@ -26,8 +26,19 @@ class ReplayNeed(NamedTuple):
 
 
 REPLAY_NEEDS: Final = (
-    ReplayNeed("application.model", "rigid", lambda s: s.application.model is words.ApplicationModel.RIGID),
-    ReplayNeed("coordination.rca", "off", lambda s: not s.coordination.rca),
+    ReplayNeed(
+        "coordination.requests", "never", lambda s: s.coordination.requests is words.RequestRule.NEVER
+    ),
+    ReplayNeed(
+        "coordination.released_nodes",
+        "any",
+        lambda s: s.coordination.released_nodes is words.ReleasedNodes.ANY,
+    ),
+    ReplayNeed(
+        "batch.ties",
+        "drained with coordination.rca",
+        lambda s: not s.coordination.rca or s.batch.ties is words.TieOrder.DRAINED,
+    ),
     ReplayNeed("platform.failures", "empty", lambda s: not s.platform.failures),
     ReplayNeed("platform.random_failures", "empty", lambda s: not s.platform.random_failures),
     ReplayNeed("platform.drains", "empty", lambda s: not s.platform.drains),
@@ -47,8 +58,9 @@ REPLAY_NEEDS: Final = (
     ReplayNeed("batch.count_dispatch_time", "off", lambda s: not s.batch.count_dispatch_time),
     ReplayNeed("output.passes", "off", lambda s: not s.output.passes),
 )
-"""Requirements of replay on a scenario: it simulates jobs whose end is known when they start, on nodes
-that are always there. The help of ``batch.engine`` is made from this; the batch page is held against it."""
+"""Requirements of replay on a scenario: it simulates jobs whose end is known when they start, and which
+nodes they release, on nodes that are always there. The help of ``batch.engine`` is made from this; the batch
+page is held against it."""
 
 REPLAY_NEEDS_OF_JOBS: Final = "no columns request_* in the workload"
 """Requirement of replay on the workload itself."""

@@ -158,7 +158,8 @@ class Scenario(Section):
         if self.batch.engine is words.Engine.REPLAY and obstacle is not None:
             key, needed = obstacle
             message = (
-                f"replay simulates rigid jobs alone and needs {key}: {needed}; try engine: auto or simpy"
+                f"replay simulates jobs whose end is known at their start, and needs {key}: {needed}; try "
+                "engine: auto or simpy"
             )
             yield Violation("batch.engine", message, (key,))
         if self.coordination.released_nodes is words.ReleasedNodes.SHORT_FIRST and (

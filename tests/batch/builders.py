@@ -7,8 +7,9 @@ import numpy as np
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.columns.job_columns import NUMBER, START, UNITS
 from mlsim.batch.events.outages import OutagePlan
+from mlsim.batch.job_recorder import MessageLog
 from mlsim.batch.room.unit_requests import PowerCap, Requests
-from mlsim.coordination import Forecast, MessageLog, NodeIdle
+from mlsim.coordination import Forecast, NodeIdle
 from mlsim.platform import build_machine
 from mlsim.platform.machine import power_of
 from mlsim.record import JobState

@@ -8,8 +8,8 @@ import numpy as np
 
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.events.outages import OutagePlan
+from mlsim.batch.job_recorder import MessageLog
 from mlsim.batch.room.unit_requests import Requests
-from mlsim.coordination import MessageLog
 from mlsim.platform import build_machine
 from mlsim.scenario import BatchConfig, PlatformConfig
 from mlsim.scenario.batch_section import CoordinationConfig

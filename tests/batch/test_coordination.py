@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mlsim.batch.events.releases import ReleaseNegotiator
+from mlsim.batch.job_recorder import MessageLog
 from mlsim.coordination import (
     Forecast,
     JobCompleted,
-    MessageLog,
     NodeIdle,
     NodeReturned,
     ReleaseAccepted,
@@ -132,7 +132,7 @@ def test_applications_are_asked_one_by_one_until_the_head_has_enough():
     assert applications.asked == [(1, 2.25, 1, 3, 20.0), (0, 2.75, 1, 3, 20.0)]
     # Accepted at 2.75, idle then, released and answered at 3: the head starts on it.
     assert batch.jobs().start_time.tolist() == [0, 0, 3.0]
-    kinds = [type(sent.message) for sent in log.messages]
+    kinds = [type(message) for message in log.recent]
     assert kinds == [ReleaseRequest, ReleaseRejected, ReleaseRequest, ReleaseAccepted]
     assert JobCompleted not in kinds  # that is the applications' to send
 
@@ -147,8 +147,8 @@ def test_a_job_that_has_ended_does_not_answer():
     jobs = block([0, 2], [2.125, 5], [2.125, 5], [2, 1])
     _, applications, log = run_asking(jobs, 2, {0: True})
     assert applications.asked == []
-    assert isinstance(log.messages[-1].message, ReleaseRejected)
-    assert "ended" in log.messages[-1].message.reason
+    assert isinstance(log.recent[-1], ReleaseRejected)
+    assert "ended" in log.recent[-1].reason
 
 
 def test_history_goes_before_remaining_work():
@@ -173,7 +173,7 @@ def test_a_lent_node_goes_back_to_its_owner_when_no_job_waits(reclaim):
     owner = rows.job == 0
     if reclaim:
         assert applications.returned == [(0, 2, 7.75)]
-        assert isinstance(log.messages[-1].message, NodeReturned)
+        assert isinstance(log.recent[-1], NodeReturned)
         again = owner & (rows.start == 7.5)
         assert (rows.node[again].tolist(), rows.end[again].tolist()) == ([2], [30])
         assert not rows.released[again].any()

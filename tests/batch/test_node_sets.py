@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.clock.replay_many import replay_classes, replay_many
+from mlsim.batch.job_recorder import MessageLog
 from mlsim.batch.room.unit_requests import PowerCap
 from mlsim.batch.view import Start
-from mlsim.coordination import MessageLog
 from mlsim.errors import InputError
 from mlsim.platform.machine import PowerColumns
 from mlsim.record import JobState

@@ -142,9 +142,11 @@ def scenario(**sections):
 
 MEMORY = [{"name": "n", "count": 4, "cores": 2, "memory": "8 GB"}]
 POWER = [{"name": "n", "count": 4, "cores": 1, "power": {"idle": "50 W", "busy": "100 W"}}]
+LOOP = {"application": {"model": "loop", "technique": "GSS"}}
 REFUSED = {
-    "application.model": {"application": {"model": "loop", "technique": "GSS"}},
-    "coordination.rca": {"application": {"model": "loop", "technique": "GSS"}, "coordination": {"rca": True}},
+    "coordination.requests": {**LOOP, "coordination": {"rca": True, "requests": "head-of-queue"}},
+    "coordination.released_nodes": {**LOOP, "coordination": {"rca": True, "released_nodes": "short-first"}},
+    "batch.ties": {**LOOP, "coordination": {"rca": True}, "batch": {"ties": "per-event"}},
     "platform.shared": {"platform": {"shared": {"matlab": 1}}},
     "platform.failures": {"platform": {"failures": [{"node": 1, "at": 5}]}},
     "platform.random_failures": {"platform": {"random_failures": [{"nodes": "0-3", "mtbf": 9, "mttr": 1}]}},
@@ -176,8 +178,7 @@ def test_replay_says_why_it_cannot(need):
     batch = sections.pop("batch", {})
     obstacle = replay_obstacle(from_mapping(scenario(batch={**batch, "engine": "auto"}, **sections)))
     assert obstacle is not None
-    if need.key != "coordination.rca":  # which cannot be on without loops, and these are named first
-        assert obstacle == (need.key, need.value)
+    assert obstacle == (need.key, need.value)
     with pytest.raises(InputError, match=rf"batch\.engine: .*{re.escape(': '.join(obstacle))}"):
         from_mapping(scenario(batch={**batch, "engine": "replay"}, **sections))
 

@@ -1,19 +1,33 @@
-"""Compiled replay of rigid jobs, with the results of the event clock."""
+"""Compiled replay of jobs whose ends are known at their starts, with the results of the event clock."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mlsim._jit import apart_kernel, borrowed, kernel, leaf_kernel
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.batch.backfill.conservative import next_reservation
+from mlsim.batch.clock.planned_ends import (
+    ENDS,
+    FINISHED,
+    LAUNCHES,
+    NEXT_ARRIVAL,
+    NEXT_WITHDRAWAL,
+    NO_RELEASES,
+    OWED,
+    PASSES,
+    Events,
+    Releasing,
+    plan_ends,
+    pop_end,
+    pop_ends,
+)
 from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns.job_columns import Columns, columns_at
-from mlsim.batch.columns.running_jobs import leave_time
 from mlsim.batch.dispatch.passes import Reserving, arrive, begin, enter_queue, has_work, make_pass, reserving
 from mlsim.batch.job_recorder import JobRecorder, RejectionLog
 from mlsim.batch.order.queue import next_withdrawal, skip_started, withdraw
@@ -27,32 +41,7 @@ from mlsim.scenario import BatchConfig
 from mlsim.workload.workload_jobs import JobBlock
 
 # Why the event loop has come back.
-ARRIVALS_WANTED, ROOM_WANTED, REPORT_DUE, OVER = range(4)
-
-# Places in the array of progress: the ends to come, the next sequence number, the next arrival, whether a
-# pass is owed at the current time, passes, finished jobs, and the next withdrawal.
-ENDS, SEQUENCE, NEXT_ARRIVAL, OWED, PASSES, FINISHED, NEXT_WITHDRAWAL = range(7)
-N_PROGRESS: Final = 7
-
-_KILLED = int(JobState.KILLED)
-
-
-class Events(NamedTuple):
-    """The events to come; all arrays but ``clock`` are of int64."""
-
-    arrivals: Ints  # slots of the next jobs by (submit time, job id)
-    clock: Floats  # float64[1]: the current time [s]
-    progress: Ints  # int64[N_PROGRESS]
-    ends: Ints  # heap of running jobs by (end, `order` of start)
-    order: Ints
-    finished: Ints  # receives the slots of ended jobs
-    withdrawals: Ints  # slots in order of withdrawal time
-
-    @classmethod
-    def of(cls, arrivals: Ints, withdrawals: Ints, capacity: int) -> Events:
-        """Return events at time 0, for so many jobs; each ends twice at most."""
-        ends, order, finished = (np.zeros(n, np.int64) for n in (capacity, capacity, 2 * capacity))
-        return cls(arrivals, np.zeros(1), np.zeros(N_PROGRESS, np.int64), ends, order, finished, withdrawals)
+ARRIVALS_WANTED, ROOM_WANTED, REPORT_DUE, OVER, LAUNCHES_WANTED = range(5)
 
 
 class Safeguard(NamedTuple):
@@ -65,71 +54,6 @@ class Safeguard(NamedTuple):
 
 
 NO_SAFEGUARD = Safeguard(*(np.empty(0) for _ in range(4)))
-
-
-@leaf_kernel
-def _is_before(a: int, b: int, floats: Floats, order: Ints) -> bool:
-    if floats[at.PLANNED, a] != floats[at.PLANNED, b]:
-        return bool(floats[at.PLANNED, a] < floats[at.PLANNED, b])
-    return bool(order[a] < order[b])
-
-
-@leaf_kernel
-def _push(slot: int, n: int, ends: Ints, order: Ints, floats: Floats) -> None:
-    """Insert a job into the heap of the ``n`` pending ends."""
-    place = n
-    while place > 0 and _is_before(slot, ends[(place - 1) // 2], floats, order):
-        ends[place] = ends[(place - 1) // 2]
-        place = (place - 1) // 2
-    ends[place] = slot
-
-
-@leaf_kernel
-def _pop(n: int, ends: Ints, order: Ints, floats: Floats) -> int:
-    """Remove and return the first of the ``n`` pending ends of the heap."""
-    first, last = ends[0], ends[n - 1]
-    place, child = 0, 1
-    while child < n - 1:
-        if child + 1 < n - 1 and _is_before(ends[child + 1], ends[child], floats, order):
-            child += 1
-        if not _is_before(ends[child], last, floats, order):
-            break
-        ends[place] = ends[child]
-        place, child = child, 2 * child + 1
-    ends[place] = last
-    return int(first)
-
-
-@leaf_kernel
-def pop_ends(now: float, progress: Ints, ends: Ints, order: Ints, columns: Columns) -> int:
-    """Pop all jobs that end now from the heap, to the column of ended jobs; return their number."""
-    n_ended = 0
-    while progress[ENDS] > 0 and columns.floats[at.PLANNED, ends[0]] == now:
-        columns.ended[n_ended] = _pop(progress[ENDS], ends, order, columns.floats)
-        progress[ENDS] -= 1
-        n_ended += 1
-    return n_ended
-
-
-@leaf_kernel
-def plan_ends(n_started: int, now: float, progress: Ints, ends: Ints, order: Ints, columns: Columns) -> None:
-    """Store when the jobs that have started will end, and how."""
-    for k in range(n_started):
-        slot = columns.started[k]
-        end = now + columns.floats[at.RUN, slot]
-        leaves = leave_time(
-            end,
-            columns.floats[at.START, slot],
-            columns.floats[at.WALLTIME, slot],
-            columns.rules[at.KILLS] != 0,
-        )
-        if leaves < end:
-            columns.ints[at.STATE, slot] = _KILLED
-        columns.floats[at.PLANNED, slot] = leaves
-        order[slot] = progress[SEQUENCE]
-        progress[SEQUENCE] += 1
-        _push(slot, progress[ENDS], ends, order, columns.floats)
-        progress[ENDS] += 1
 
 
 @leaf_kernel
@@ -190,21 +114,30 @@ def _next_time(
     return float(then)
 
 
+@leaf_kernel
+def _note_ended(n_ended: int, progress: Ints, finished: Ints, columns: Columns) -> None:
+    for k in range(n_ended):
+        finished[progress[FINISHED] + k] = columns.ended[k]
+    progress[FINISHED] += n_ended
+
+
 @kernel
 def replay(
     more: bool,
     events: Events,
     guard: Safeguard,
+    releasing: Releasing,
     row_limit: int,
     pass_limit: int,
     columns_address: int,
     pool_address: int,
     reserving: Reserving,
 ) -> int:
-    """Process timestamps until arrivals, room or a report are wanted, or all is over; return which.
+    """Process timestamps until arrivals, room, a report or launches are wanted, or all is over; return which.
 
     With ``more`` other jobs arrive after those of the events. The state at the two addresses
-    (:func:`mlsim.batch.columns.job_columns.pack_pointers`) is changed.
+    (:func:`mlsim.batch.columns.job_columns.pack_pointers`) is changed. Launches are wanted where nodes can be
+    ``releasing``: the caller plans the end of each started job.
     """
     columns, pool = columns_at(columns_address), pool_at(pool_address)
     arrivals, clock, progress = borrowed(events.arrivals), borrowed(events.clock), borrowed(events.progress)
@@ -243,13 +176,12 @@ def replay(
             others = last > first or ends_now
             _withdraw_due(now, others, progress, withdrawals, finished, columns)
         if not columns.rules[at.PER_EVENT]:
-            n_ended = pop_ends(now, progress, ends, order, columns)
+            n_ended = pop_ends(now, progress, ends, order, releasing, columns, pool)
         elif last == first and ends_now:
-            columns.ended[0] = _pop(progress[ENDS], ends, order, columns.floats)
+            columns.ended[0] = pop_end(progress[ENDS], ends, order, columns.floats)
             progress[ENDS] -= 1
             n_ended = 1
-        progress[OWED] = 0
-        progress[NEXT_ARRIVAL] = last
+        progress[OWED], progress[NEXT_ARRIVAL] = 0, last
         arrive(now, n_ended, first, last, arrivals, columns, pool)
         if guarded:
             _start_again(now, n_ended, guard, columns)
@@ -257,10 +189,11 @@ def replay(
         if has_work(columns):
             begin(now, False, columns, pool)
             n_started = make_pass(0, now, columns, pool, reserving)
-        for k in range(n_ended):
-            finished[progress[FINISHED] + k] = columns.ended[k]
-        progress[FINISHED] += n_ended
+        _note_ended(n_ended, progress, finished, columns)
         progress[PASSES] += 1
+        if n_started > 0 and len(releasing.first) > 0:
+            progress[LAUNCHES] = n_started
+            return LAUNCHES_WANTED
         plan_ends(n_started, now, progress, ends, order, columns)
 
 
@@ -268,7 +201,7 @@ _REPORT_EVERY = 65536  # passes between two reports of progress
 
 
 class CompiledBatch:
-    """Queue, dispatcher and nodes of one machine, for rigid jobs, without messages and failures.
+    """Queue, dispatcher and nodes of one machine, for jobs that end after their run times.
 
     Attributes
     ----------
@@ -282,8 +215,9 @@ class CompiledBatch:
         config: BatchConfig,
         requests: Requests,
         report: Callable[[Progress], None] | None = None,
+        nodes_one_by_one: bool = False,
     ) -> None:
-        self.state = state_on_pool(machine, config, requests, nodes_one_by_one=False)
+        self.state = state_on_pool(machine, config, requests, nodes_one_by_one)
         self._reserving = reserving(self.state.columns.rules)
         self.seconds = 0.0
         self._report = report
@@ -291,7 +225,7 @@ class CompiledBatch:
         self._rejections = RejectionLog()
         self._n_recorded = 0
         nothing = np.empty(0, np.int64)
-        self._events = Events.of(nothing, nothing, 0)
+        self._events, self._releasing = Events.of(nothing, nothing, 0), NO_RELEASES
         self._progress = self._events.progress
         self._ensure_capacity()
 
@@ -379,6 +313,7 @@ class CompiledBatch:
                 more,
                 self._events,
                 NO_SAFEGUARD,
+                self._releasing,
                 self.state.row_limit,
                 (self.n_passes // _REPORT_EVERY + 1) * _REPORT_EVERY,
                 self.state.address,
@@ -386,10 +321,16 @@ class CompiledBatch:
                 self._reserving,
             )
             self.seconds += time.perf_counter() - began
-            if wanted == REPORT_DUE:
+            if wanted == LAUNCHES_WANTED:
+                self._launch()
+            elif wanted == REPORT_DUE:
                 self._report_progress()
             elif wanted not in (ARRIVALS_WANTED, OVER):
                 self.state.ensure_capacity()
+
+    def _launch(self) -> None:
+        """Plan the ends of the jobs that have just started, where the kernel does not."""
+        raise NotImplementedError
 
     def _report_progress(self) -> None:
         if self._report is not None:

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints, Mask
-from mlsim.batch.clock.compiled_replay import N_PROGRESS, Events, Safeguard, replay
+from mlsim.batch.clock.compiled_replay import Safeguard, replay
+from mlsim.batch.clock.planned_ends import N_PROGRESS, NO_RELEASES, Events, Releasing
 from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns.job_columns import Columns, columns_at, pack_pointers
 from mlsim.batch.columns.running_jobs import running_arrays
@@ -196,7 +197,8 @@ def _replay_all(
     ends, order = np.empty(longest, np.int64), np.empty(longest, np.int64)
     finished, arrivals = np.empty(longest, np.int64), np.empty(longest, np.int64)
     progress, clock, none = np.zeros(N_PROGRESS, np.int64), np.zeros(1), np.empty(0)
-    guard = Safeguard(none, none, none, none)
+    guard, slots = Safeguard(none, none, none, none), np.empty(0, np.int64)
+    releasing = Releasing(slots, slots, none, slots, none, slots)
     for k in range(len(bounds) - 1):
         first, n = bounds[k], bounds[k + 1] - bounds[k]
         fitting = 0
@@ -218,7 +220,9 @@ def _replay_all(
             progress[:] = 0
             for place in range(len(columns.parameters)):
                 columns.parameters[place] = parameters[vector, place]
-            replay(False, events, guard, _UNLIMITED, _UNLIMITED, columns_address, pool_address, passes)
+            replay(
+                False, events, guard, releasing, _UNLIMITED, _UNLIMITED, columns_address, pool_address, passes
+            )
             for place in range(fitting):
                 slot = arrivals[place]
                 if np.isnan(floats[at.START, slot]):
@@ -299,5 +303,5 @@ def replay_classes(
     coming = arrivals[floats[at.WITHDRAWAL, arrivals] < np.inf]
     withdrawals = coming[np.argsort(floats[at.WITHDRAWAL, coming], kind="stable")]
     events = Events.of(arrivals, withdrawals, n)
-    replay(False, events, guard, _UNLIMITED, _UNLIMITED, *memory.addresses, reserving(rules))
+    replay(False, events, guard, NO_RELEASES, _UNLIMITED, _UNLIMITED, *memory.addresses, reserving(rules))
     return ClassReplay(floats[at.START], floats[at.END], guard.killed, guard.lost, ints[at.BACKFILLED] != 0)

@@ -13,6 +13,7 @@ from mlsim.batch.clock.event_clock import Event, Order
 from mlsim.batch.columns.job_columns import ESTIMATE, EXECUTABLE, JOB_ID, START
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
 from mlsim.batch.events.handler import Handler, Transitions
+from mlsim.batch.job_recorder import MessageLog
 from mlsim.batch.state.batch_state import Attempt
 from mlsim.scenario.batch_section import CoordinationConfig
 from mlsim.scenario.words import AnswerRule, ReleasedNodes
@@ -33,9 +34,7 @@ class _Held:
 class Releases(Handler):
     """Releases idle nodes according to forecasts, and returns nodes to their owners (``reclaim``)."""
 
-    def __init__(
-        self, transitions: Transitions, log: coordination.MessageLog, config: CoordinationConfig
-    ) -> None:
+    def __init__(self, transitions: Transitions, log: MessageLog, config: CoordinationConfig) -> None:
         super().__init__(transitions)
         self._log = log
         self._reclaims = config.reclaim
@@ -147,11 +146,7 @@ class ReleaseNegotiator(Handler):
     """
 
     def __init__(
-        self,
-        transitions: Transitions,
-        releases: Releases,
-        log: coordination.MessageLog,
-        config: CoordinationConfig,
+        self, transitions: Transitions, releases: Releases, log: MessageLog, config: CoordinationConfig
     ) -> None:
         super().__init__(transitions)
         self._releases, self._log = releases, log

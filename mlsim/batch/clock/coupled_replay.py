@@ -1,0 +1,99 @@
+"""Compiled replay of jobs whose applications are simulated when they start."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from mlsim._runtime.arrays import Ints
+from mlsim.batch.clock.compiled_replay import CompiledBatch
+from mlsim.batch.clock.planned_ends import ENDS, FINISHED, LAUNCHES, Releasing, plan_releases
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.job_recorder import MessageLog
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.state.batch_state import Applications, Progress
+from mlsim.coordination import IdleNodes
+from mlsim.platform import Machine
+from mlsim.record import JobState
+from mlsim.scenario import BatchConfig
+from mlsim.workload.workload_jobs import JobBlock
+
+
+class CoupledBatch(CompiledBatch):
+    """As :class:`CompiledBatch`, for jobs with applications that forecast their ends, and idle nodes.
+
+    The batch level asks for no nodes, and returns none: what an application forecasts at its start holds.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        config: BatchConfig,
+        requests: Requests,
+        report: Callable[[Progress], None] | None = None,
+        log: MessageLog | None = None,
+    ) -> None:
+        self._latency = 0.0 if log is None else log.latency
+        # Running jobs have a release for each core of the machine at most.
+        places = 2 * machine.n_cores + 2 if log is not None else 1
+        self._place = 0  # first free one
+        self._room = Releasing(
+            *(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)),
+            *(np.zeros(machine.n_nodes, np.int64), np.zeros(places), np.zeros(places, np.int64)),
+        )
+        self._n_settled = 0  # ended jobs whose applications have ended too
+        super().__init__(machine, config, requests, report, nodes_one_by_one=log is not None)
+
+    def run(self, blocks: Iterable[JobBlock], applications: Applications | None = None) -> None:
+        """Simulate a workload, jobs in order of (submit_time, job_id), until its last job has ended."""
+        assert applications is not None, "the applications of the jobs are needed"
+        self.state.applications = applications
+        super().run(blocks)
+
+    def _launch(self) -> None:
+        """Launch the applications of the jobs that have just started, after those that ended before."""
+        self._settle()
+        now, launch = float(self._events.clock[0]), self.state.applications.launch
+        for slot in self.state.started[: self._progress[LAUNCHES]].tolist():
+            forecast = launch(slot, now)
+            idle = IdleNodes.of(forecast.idle)
+            if self._place + len(idle) > len(self._releasing.time):
+                self._join_releases()
+            self._place = plan_releases(
+                *(slot, forecast.end, self._latency, idle.time, idle.node, self._place),
+                *(self._events, self._releasing, self.state.address),
+            )
+
+    def _settle(self) -> None:
+        """End the applications of jobs that have ended."""
+        table, n = self.state.table, int(self._progress[FINISHED])
+        slots = self._events.finished[self._n_settled : n]
+        self._n_settled = n
+        for slot, state in zip(slots.tolist(), table.ints[at.STATE, slots].tolist(), strict=True):
+            if state != JobState.WITHDRAWN:
+                self.state.applications.finish(slot, float(table.floats[at.END, slot]), JobState(state))
+
+    def _flush(self) -> None:
+        self._settle()
+        super()._flush()
+        self._n_settled = 0
+
+    def _join_releases(self) -> None:
+        """Move the releases to come to the first places."""
+        first, last, _, _, time, row = self._releasing
+        running = self._events.ends[: self._progress[ENDS]]
+        counts = last[running] - first[running]
+        begins = np.cumsum(counts) - counts
+        kept: Ints = np.repeat(first[running] - begins, counts) + np.arange(counts.sum())
+        time[: len(kept)], row[: len(kept)] = time[kept], row[kept]
+        first[running], last[running] = begins, begins + counts
+        self._place = len(kept)
+
+    def _ensure_capacity(self) -> None:
+        super()._ensure_capacity()
+        old = self._releasing if len(self._releasing.first) else self._room
+        more = np.zeros(self.state.table.capacity - len(old.first), np.int64)
+        self._releasing = old._replace(
+            first=np.concatenate([old.first, more]),
+            last=np.concatenate([old.last, more]),
+            leaves=np.concatenate([old.leaves, more.astype(np.float64)]),
+        )
