@@ -102,6 +102,7 @@ def test_the_file_says_what_scripts_ask(tmp_path: Path) -> None:
 
 def test_the_last_messages_are_those_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mlsim.batch.batch_system._PROGRESS_EVERY", 3)
+    monkeypatch.setattr("mlsim.batch.clock.coupled_replay._REPORT_EVERY", 3)
     seen: list[tuple[float, list[dict]]] = []
     result = mlsim.run(
         "scenarios/quickstart.yaml",
@@ -188,6 +189,7 @@ def test_a_file_that_cannot_be_written_is_told_at_the_beginning_alone(
 def test_a_run_keeps_no_state_in_its_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_status, "_BETWEEN", 0.0)
     monkeypatch.setattr("mlsim.batch.batch_system._PROGRESS_EVERY", 20)
+    monkeypatch.setattr("mlsim.batch.clock.coupled_replay._REPORT_EVERY", 20)
     monkeypatch.setattr("mlsim.batch.clock.compiled_replay._REPORT_EVERY", 20)
     seen = []
 

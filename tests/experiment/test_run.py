@@ -52,9 +52,9 @@ def test_a_loaded_scenario_runs_too_and_overrides_go_with_files(scenario: Path):
 
 
 def test_progress_is_told(scenario: Path, monkeypatch):
-    from mlsim.batch import batch_system
+    from mlsim.batch.clock import coupled_replay
 
-    monkeypatch.setattr(batch_system, "_PROGRESS_EVERY", 1)
+    monkeypatch.setattr(coupled_replay, "_REPORT_EVERY", 1)
     told = []
     mlsim.run(scenario, progress=told.append)
     assert [state.time for state in told] == sorted(state.time for state in told)

@@ -306,7 +306,7 @@ class CompiledBatch:
 
     def _go_on(self, more: bool) -> None:
         """Simulate until the next block is needed, or to the end."""
-        wanted = -1
+        wanted, every = -1, self._report_every()
         while wanted not in (ARRIVALS_WANTED, OVER):
             began = time.perf_counter()
             wanted = replay(
@@ -315,7 +315,7 @@ class CompiledBatch:
                 NO_SAFEGUARD,
                 self._releasing,
                 self.state.row_limit,
-                (self.n_passes // _REPORT_EVERY + 1) * _REPORT_EVERY,
+                (self.n_passes // every + 1) * every,
                 self.state.address,
                 self.state.room.address,
                 self._reserving,
@@ -331,6 +331,10 @@ class CompiledBatch:
     def _launch(self) -> None:
         """Plan the ends of the jobs that have just started, where the kernel does not."""
         raise NotImplementedError
+
+    def _report_every(self) -> int:
+        """Return the passes between two reports of progress."""
+        return _REPORT_EVERY
 
     def _report_progress(self) -> None:
         if self._report is not None:

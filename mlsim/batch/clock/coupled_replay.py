@@ -17,6 +17,8 @@ from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
 from mlsim.workload.workload_jobs import JobBlock
 
+_REPORT_EVERY = 4096  # passes between two reports of progress: single ones may take long
+
 
 class CoupledBatch(CompiledBatch):
     """As :class:`CompiledBatch`, for jobs with applications that forecast their ends, and idle nodes.
@@ -62,6 +64,13 @@ class CoupledBatch(CompiledBatch):
                 *(slot, forecast.end, self._latency, idle.time, idle.node, self._place),
                 *(self._events, self._releasing, self.state.address),
             )
+
+    def _report_every(self) -> int:
+        return _REPORT_EVERY
+
+    def _report_progress(self) -> None:
+        super()._report_progress()
+        self.state.occupancy.free_filed()
 
     def _settle(self) -> None:
         """End the applications of jobs that have ended."""
