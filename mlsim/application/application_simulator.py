@@ -18,7 +18,7 @@ from mlsim.record import ChunkStore, LoopChunks, Messages, Nodes, Occupancy, Rec
 from mlsim.record.derived_times import one_job
 from mlsim.scenario import ApplicationConfig
 from mlsim.scenario.simulation_demand import lists_costs
-from mlsim.scenario.words import AnswerRule
+from mlsim.scenario.words import AnswerRule, Technique
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +333,7 @@ class LoopApplication:
         order = np.argsort(idle, kind="stable")
         execution, outcome = self._config.execution, self.outcome
         handed_out = model_entry(execution.model).properties.hands_out_first
+        handed_out = handed_out and Technique("CYCLIC") not in self._config.techniques
         if not handed_out or self._departures or execution.request_ahead > 0:
             # The queue still holds iterations, besides the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])

@@ -11,7 +11,7 @@ from mlsim.application.user_code import compile_technique
 from mlsim.errors import InputError
 from mlsim.scenario.section_base import parameters_of, user_function
 from mlsim.scenario.technique_section import ParametersConfig, lacking_parameters, split_technique
-from mlsim.scenario.words import Compat, Statistics, Technique, WeightSource
+from mlsim.scenario.words import Compat, StaticShare, Statistics, Technique, WeightSource
 from mlsim.techniques import TECHNIQUES
 from mlsim.techniques import rule_layout as layout
 from mlsim.techniques import technique_rules as rules
@@ -104,7 +104,9 @@ def choose(
         column[layout.ADDRESS], column[OF_LB4MPI] = address, parameters.compat is Compat.LB4MPI
         values = rules.RULES[code].values
         if values is not None:
-            own = values(Given(parameters, seed, sigma, mu))
+            samples = rules.RULES[code].samples and parameters.swr is StaticShare.SAMPLED
+            spread = sampled_ratio(prefix, n, seed) if samples else 0.0
+            own = values(Given(parameters, seed, sigma, mu, spread))
             column[layout.OWN : layout.OWN + len(own)] = own
         # Larger values mean the same, and n + 1 prevents integer overflow.
         least = min(min_chunk, n + 1)
@@ -118,7 +120,25 @@ def reads_each_cost(technique: str) -> bool:
     """Whether a technique, or one of two, needs the cost of each iteration, not only of chunks."""
     names = map(canonical, split_technique(technique))
     found = (None if user_function(name) else TECHNIQUES[name].rule for name in names)
-    return any(rule is None or rule.times_iterations or rule.needs_statistics for rule in found)
+    return any(
+        rule is None or rule.times_iterations or rule.needs_statistics or rule.samples for rule in found
+    )
+
+
+_SAMPLE = 5
+
+
+def sampled_ratio(prefix: Floats, n: int, seed: int) -> float:
+    """Return the shortest over the longest of five random iteration costs (Shih, Yang and Tseng 2007).
+
+    1 if the longest is 0, or there are no iterations. ``prefix`` is of each iteration, or linear.
+    """
+    if n == 0:
+        return 1.0
+    k = np.random.default_rng((seed, _SAMPLE)).choice(n, min(_SAMPLE, n), replace=False)
+    costs = prefix[1] + prefix[2] * k if prefix[0] < 0.0 else prefix[k + 1] - prefix[k]
+    longest = costs.max()
+    return float(min(max(costs.min() / longest, 0.0), 1.0)) if longest > 0.0 else 1.0
 
 
 def check_techniques(techniques: Iterable[str]) -> None:
@@ -270,6 +290,8 @@ def sequence(
     chosen = ParametersConfig() if parameters is None else parameters
     if chosen.statistics is Statistics.PROFILED:
         raise InputError("statistics: profiled: there are no costs without a loop; give sigma and mu")
+    if chosen.swr is StaticShare.SAMPLED and canonical(technique) == Technique("PLS"):
+        raise InputError("swr: sampled: there are no costs without a loop; give a number, 0 to 1")
     names = split_technique(technique)
     if len(names) != 1:
         raise InputError(f"technique: {technique} names {len(names)}; allowed: one")

@@ -10,7 +10,7 @@ from mlsim.execution_models.event_queue import due_lowest_rank, move
 from mlsim.execution_models.loop_state import PE, Inputs, Queue, State, close_state, open_state
 from mlsim.execution_models.technique_state import note_bad_size, size_from_rest
 from mlsim.techniques.fixed import begin_of_part, ceil_div
-from mlsim.techniques.technique_rules import STATIC
+from mlsim.techniques.technique_rules import CYCLIC, STATIC_CODES
 
 
 def next_length(length: int, part: int, seconds: float, every: float) -> int:
@@ -67,7 +67,7 @@ def _serve(s: State, m: Queue) -> int:
     step, size, back = m.earlier + m.step, 0, np.inf
     if m.number == 0:
         size = assign(s, m, rank, pe)
-        step = m.earlier + (rank - m.masters) if s.outer.code == STATIC else step
+        step = m.earlier + (rank - m.masters) if s.outer.code in STATIC_CODES else step
     elif m.position < m.end:
         size = chunks.take(s, m, pe)
     else:
@@ -91,7 +91,7 @@ def _serve(s: State, m: Queue) -> int:
         m.own_position, m.own_end = m.first, m.first + size
         m.own_step, m.own_begun = step, 0
     elif start < s.until:
-        if s.costs.ahead > 0:
+        if s.costs.ahead > 0 and s.outer.code != CYCLIC:
             following = _execute_and_ask(s, me, pe, step, m.first, size, start) + message(me, NEAR)
         else:
             end = chunks.execute(s, me, pe, step, m.first, size, start)
@@ -154,7 +154,7 @@ def assign(s: State, q: Queue, rank: int, named: int) -> int:
     """
     t, seat, who = s.outer, s.seats[rank], rank - q.masters
     q.first = q.position
-    if t.code == STATIC:
+    if t.code in STATIC_CODES:
         q.first = begin_of_part(q.begun, q.end, who, q.constant) if seat.taken == 0 else q.end
     seat.taken += 1
     if q.first >= q.end:
@@ -285,6 +285,11 @@ def _finish_own(s: State, m: Queue, me: PE) -> None:
     me.last_step, me.unreported = m.own_step, 1
     me.asked, me.since = m.clock, m.clock
     m.own_begun = 0
+    if s.outer.code == CYCLIC and s.seats[m.seats].taken > 0:  # not of the technique before
+        m.own_position, size = chunks.next_of_cycle(m, me.last_first)
+        m.own_end, m.own_step = m.own_position + size, m.own_step + m.members - m.masters
+        if size > 0:
+            return
     move(s.matches, m.tree, m.width, 0, m.clock)
 
 

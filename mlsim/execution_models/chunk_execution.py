@@ -7,10 +7,18 @@ from mlsim._runtime.arrays import Floats
 from mlsim.execution_models import technique_state as techniques
 from mlsim.execution_models.event_queue import due_of, move, play
 from mlsim.execution_models.loop_state import PE, PEStats, Queue, State, close_state, elapsed_time
-from mlsim.techniques.fixed import ceil_div, static_size
+from mlsim.techniques.fixed import begin_of_part, ceil_div, static_size
 from mlsim.techniques.pe_statistics import cost_between, timed_length
 from mlsim.techniques.rule_layout import PIECES, UNTIMED, USER_OBJECT, USERS, RuleSettings
-from mlsim.techniques.technique_rules import SS, STATIC, begin_object, constant_size, counts_breaks
+from mlsim.techniques.technique_rules import (
+    CYCLIC,
+    SS,
+    STATIC,
+    STATIC_CODES,
+    begin_object,
+    constant_size,
+    counts_breaks,
+)
 
 _flush_rows = c_function("int32", "int64")  # calls ``Rows.full`` with the number of rows
 NEAR, FAR = False, True
@@ -154,7 +162,7 @@ def _learn(s: State, q: Queue, me: PE, who: int) -> bool:
     if outer.learns:
         known = techniques.Learned(measured, sums, outer.weights, outer.rules[0], q.number > 0)
         techniques.learn_chunk(outer, known, who, me, s.prefix, each, share, seconds)
-    if s.costs.choose_after == 0 or outer.code == STATIC:  # STATIC has assigned all its chunks
+    if s.costs.choose_after == 0 or outer.code in STATIC_CODES:  # all chunks are assigned
         return False
     q.executed += me.last_size
     return bool(q.executed >= q.choose_at and q.position < q.end)
@@ -164,12 +172,12 @@ def _learn(s: State, q: Queue, me: PE, who: int) -> bool:
 def ask_first(s: State, q: Queue) -> None:
     """Schedule the first requests of the PEs of a queue: at 0, or when their node returns.
 
-    Under STATIC always at 0, as no other PE executes their parts.
+    With a static technique always at 0, as no other PE executes their chunks.
     """
     for rank in range(q.members):
         pe = q.first_pe + rank
         me, asked = s.pes[pe], 0.0
-        if len(s.pe_unavailability.begin) > 0 and s.outer.code != STATIC:
+        if len(s.pe_unavailability.begin) > 0 and s.outer.code not in STATIC_CODES:
             asked = leave(s, me, 0.0, present_at(s, pe, 0.0))
         pushed = s.costs.pushed and asked == 0.0
         s.matches[q.tree + q.width + rank].time = asked + (0.0 if pushed else me.near)
@@ -213,11 +221,33 @@ def present_at(s: State, pe: int, now: float) -> float:
 
 
 @leaf_kernel
+def next_of_cycle(q: Queue, first: int) -> tuple[int, int]:
+    """Return the begin and the size of a PE's chunk after the one at ``first`` under CYCLIC; 0: none."""
+    number = (first - q.begun) // q.constant + q.members - q.masters
+    begin = begin_of_part(q.begun, q.end, number, q.constant)
+    return begin, min(q.constant, q.end - begin)
+
+
+@inner_kernel
+def _execute_cycle(s: State, me: PE, pe: int, end: float) -> float:
+    """Execute a PE's chunks after its first one under CYCLIC; return their end [s], infinity if aborted."""
+    q = s.queues[0]
+    first, size = next_of_cycle(q, me.last_first)
+    while size > 0 and end < np.inf:
+        end = execute(s, me, pe, q.earlier + (first - q.begun) // q.constant, first, size, end)
+        first, size = next_of_cycle(q, first)
+    return end
+
+
+@leaf_kernel
 def next_request(s: State, me: PE, pe: int, end: float) -> float:
     """Return the time [s] of the next request of a PE whose chunk has ended; infinity: never.
 
-    Under models with two levels it always asks its node's queue, where it may be sent away.
+    Under models with two levels it always asks its node's queue, where it may be sent away. Under CYCLIC a PE
+    first executes its other chunks, as no other PE does.
     """
+    if s.outer.code == CYCLIC and end < s.until:
+        end = _execute_cycle(s, me, pe, end)
     if len(s.pe_unavailability.begin) == 0 or len(s.queues) > 1:
         return end
     return leave(s, me, me.finish, max(end, present_at(s, pe, me.finish)))

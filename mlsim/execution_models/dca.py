@@ -11,7 +11,7 @@ from mlsim.execution_models.event_queue import due_of, move, stays_first
 from mlsim.execution_models.loop_state import Inputs, Queue, Seat, State, close_state, open_state
 from mlsim.execution_models.technique_state import Technique, note_bad_size, size_from_rest
 from mlsim.techniques.fixed import begin_of_part, random_size
-from mlsim.techniques.technique_rules import STATIC, straightforward_size
+from mlsim.techniques.technique_rules import STATIC_CODES, straightforward_size
 
 NOBODY = -1
 CALCULATES, BAD = -1, -2
@@ -88,12 +88,12 @@ def claim(s: State, q: Queue, t: Technique, seat: Seat, who: int, arrival: float
                 note_bad_size(t, q.step, who, size)
                 return BAD
         seat.claim = max(size, 1)
-        seat.step = q.earlier + (who if t.code == STATIC else q.step)
+        seat.step = q.earlier + (who if t.code in STATIC_CODES else q.step)
         q.step += 1
         return CALCULATES
     else:
         q.free += s.costs.assignment
-        if t.code == STATIC:
+        if t.code in STATIC_CODES:
             q.first = begin_of_part(q.begun, q.end, who, seat.claim) if seat.taken == 0 else q.end
         size = max(min(seat.claim, q.end - q.first), 0)
         seat.claim = 0

@@ -1,8 +1,8 @@
 """MPI+OpenMP: one process per node, whose threads share every chunk that it obtains (Eleliemy 2021, §5.3).
 
-The process obtains chunks as under DCA. STATIC is OpenMP's schedule ``static``, one part per thread; SS and
-GSS are ``dynamic,1`` and ``guided,1``, which take iterations from a counter. With ``nowait``, adaptive
-techniques between the nodes cannot be combined with STATIC.
+The process obtains chunks as under DCA. STATIC is OpenMP's schedule ``static``, one part per thread, CYCLIC
+``static,k``, parts of k round robin. SS and GSS are ``dynamic,1`` and ``guided,1``, which take iterations
+from a counter. With ``nowait``, STATIC and CYCLIC cannot be combined with adaptive techniques between nodes.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from mlsim.execution_models.event_queue import due_of, move
 from mlsim.execution_models.loop_state import Inputs, Queue, State, close_state, open_state
 from mlsim.techniques.fixed import begin_of_part, static_size
 from mlsim.techniques.guided import guided_recursive_size
-from mlsim.techniques.technique_rules import GSS, STATIC
+from mlsim.techniques.technique_rules import CYCLIC, GSS, STATIC_CODES
 
 
 @kernel
@@ -48,7 +48,7 @@ def run(inputs: Inputs) -> int:
 @inner_kernel
 def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
     """Execute a chunk with a node's threads; return the next arrival of a thread at the loop's window [s]."""
-    q, static, nowait = s.queues[1 + v], s.inner.code == STATIC, s.costs.nowait
+    q, static, nowait = s.queues[1 + v], s.inner.code in STATIC_CODES, s.costs.nowait
     if got == 0:
         q.exhausted = 1
     if got == 0 and (static or not nowait):
@@ -73,17 +73,27 @@ def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
 
 @leaf_kernel
 def _execute_parts(s: State, q: Queue, answer: float) -> None:
-    """Execute a chunk in one part per thread (``static``)."""
-    part = max(static_size(q.end - q.position, q.members), s.inner.min_chunk)
+    """Execute a chunk in one part per thread (``static``), or in parts round robin (``static,k``)."""
+    part = s.inner.min_chunk
+    if s.inner.code != CYCLIC:
+        part = max(static_size(q.end - q.position, q.members), part)
     for rank in range(q.members):
         due = max(due_of(s.matches, q.tree, q.width, rank), answer)
         if due == np.inf:
             continue
         me = s.pes[q.first_pe + rank]
         chunks.report(s, q, me, rank)
-        first = begin_of_part(q.position, q.end, rank, part)
-        size = min(part, q.end - first)
-        _execute_part(s, q, rank, rank, first, size, due + me.calculation)
+        number, start = rank, due + me.calculation
+        first = begin_of_part(q.position, q.end, number, part)
+        further = begin_of_part(q.position, q.end, number + q.members, part)
+        while further < q.end and start < s.until:  # static,k
+            start = chunks.execute(s, me, q.first_pe + rank, number, first, part, start)
+            chunks.report(s, q, me, rank)
+            first, number = further, number + q.members
+            further = begin_of_part(q.position, q.end, number + q.members, part)
+        _execute_part(s, q, rank, number, first, min(part, q.end - first), start)
+        if s.inner.code == CYCLIC:
+            chunks.report(s, q, me, rank)  # with the thread's other parts
 
 
 @leaf_kernel
@@ -132,7 +142,7 @@ def _execute_part(s: State, q: Queue, rank: int, step: int, first: int, size: in
         if start < s.until:
             q.step += 1
             following = chunks.execute(s, me, q.first_pe + rank, step, first, size, start)
-        ends = following == np.inf or s.inner.code == STATIC
+        ends = following == np.inf or s.inner.code in STATIC_CODES
     if ends and not s.costs.nowait:
         me.barrier = following
         q.clock = max(q.clock, following)
@@ -175,8 +185,8 @@ def _meet(s: State, q: Queue) -> float:
 MODEL = ModelEntry(
     name="mpi+openmp",
     meaning="X+Y: one process per node obtains chunks as under dca by X; its threads execute them by "
-    "schedule(static), (dynamic,1) or (guided,1), which is Y = STATIC, SS or GSS, and meet at a barrier "
-    "after each, or not with nowait",
+    "schedule(static), (static,k), (dynamic,1) or (guided,1), which is Y = STATIC, CYCLIC, SS or GSS, and "
+    "meet at a barrier after each, or not with nowait",
     reference="Eleliemy 2021, §5.3, Table 5.1",
     properties=ModelProperties(
         levels=2, nodes=True, releases=True, asking="threads", reads=(*OF_LOCKS, *OF_NODES, "nowait")

@@ -239,6 +239,9 @@ def _check_levels(options: LoopOptions, learners: tuple[str, ...] = ()) -> None:
         raise InputError(f"technique: {message}")
 
 
+_UNSAMPLED = "sampled needs costs that are known before; a real run needs a number, 0 to 1"
+
+
 def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
     """Return the technique, or both of ``X+Y``, for ``p`` ranks; raise InputError for wrong options."""
     parameters = options.parameters_config()
@@ -246,6 +249,8 @@ def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
         unit = "; in seconds" if key in ("sigma", "mu", "overhead") else ""
         message = message.replace(", or statistics: profiled", "")
         raise InputError(f"{_OPTION_OF.get(key, key)}: {message}{unit}")
+    if parameters.swr is words.StaticShare.SAMPLED:
+        raise InputError(f"swr: {_UNSAMPLED}")
     # Costs are not known beforehand, so there are no prefix sums, of which the loop's length would follow.
     found = choose(options.technique, np.ones(p), np.zeros(1), parameters, 1, options.seed)
     learners = tuple(choice.name for choice in found if choice.is_object)
@@ -377,6 +382,8 @@ def check_scenario(scenario: Scenario) -> None:
     if parameters.statistics is words.Statistics.PROFILED:
         message = "profiled needs costs that are known before; a real run needs sigma and mu"
         refuse("application.parameters.statistics", message)
+    if parameters.swr is words.StaticShare.SAMPLED:
+        refuse("application.parameters.swr", _UNSAMPLED)
     if application.time_steps > 1:
         message = f"{application.time_steps}; {_INSTEAD['application.time_steps']}; write 1, or take it out"
         refuse("application.time_steps", message)

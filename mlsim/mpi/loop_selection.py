@@ -75,6 +75,8 @@ def check_amid(config: SelectionConfig, *portfolio: tuple[LoopOptions, tuple[Cho
     for message in cannot_stop(options.model, options.lock, options.compat, options.request_ahead):
         raise InputError(f"{key}: {message}")
     for _, choices in portfolio:
+        if choices[0].name == words.Technique("CYCLIC"):
+            raise InputError(f"{key}: CYCLIC leaves no iterations for later choices; take SS instead")
         if choices[0].is_object:
             raise InputError(f"{key}: {learner_amid_loop(choices[0].name)}")
 

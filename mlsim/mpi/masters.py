@@ -17,7 +17,7 @@ from mlsim._runtime.arrays import Floats
 from mlsim.application.techniques import Choice
 from mlsim.mpi.chunk_rules import DONE, Chunk, RecursiveRule, RuleState, delay
 from mlsim.mpi.real_model import Model, RequestLog, Setting, two_level_weights
-from mlsim.techniques.technique_rules import STATIC, counts_breaks, is_adaptive
+from mlsim.techniques.technique_rules import CYCLIC, STATIC_CODES, counts_breaks, is_adaptive
 
 _REQUEST, _REPLY = 1, 2
 _LEAVES = -1.0
@@ -152,7 +152,7 @@ class MasterQueue:
         self.rule = RecursiveRule(choice, self.state, left, p)
         self.rule.begin(left, p, weights)
         self._begun, self._share = self.position, -1
-        if choice.code == STATIC:
+        if choice.code in STATIC_CODES:
             self._share = self.rule.size(0, left, 0) if left else 0
         self._had_one: set[int] = set()
 
@@ -163,7 +163,7 @@ class MasterQueue:
 
     @property
     def can_choose(self) -> bool:
-        """Whether there is something left for another technique: STATIC has assigned all."""
+        """Whether there is something left for another technique: static ones have assigned all."""
         return self._share < 0 and self.position < self._n
 
     def assign(self, pe: int) -> Chunk | None:
@@ -266,18 +266,24 @@ class CentralizedModel(MasterModel):
         self.counts_breaks = counts_breaks(setting.outer.code)
         dedicated = options.dedicated and comm.size > 1
         self.only_serves = comm.rank == 0 and dedicated
+        self._base = 1 if dedicated else 0
         if setting.record:
             self.request_log = RequestLog(DONE * _NUMBER_BYTES, _REPLY_NUMBERS * _NUMBER_BYTES)
         if comm.rank > 0:
-            self._worker, self.ahead = Worker(comm, 0, setting.tag), options.request_ahead
+            self._worker = Worker(comm, 0, setting.tag)
+            self.ahead = 0 if setting.outer.code == CYCLIC else options.request_ahead
             return
         self.answers = True
-        self._base = 1 if dedicated else 0
         ranks = range(1, comm.size)
         self._desk = Desk(comm, setting.tag, options.service_order, DONE, ranks, self.request_log)
         self._queue = MasterQueue(setting, comm.size - self._base, setting.outer.weights[self._base :])
         if not dedicated and comm.size > 1:
             self.piece, self.paces = options.break_after or 1, options.break_after is None
+
+    def claim(self) -> Chunk | None:
+        """Request a chunk, or take the next of the rank's own under CYCLIC."""
+        workers = self.setting.layout.comm.size - self._base
+        return self._in_cycle(self.setting.outer, workers, super().claim)
 
     def serve(self) -> bool:
         """Serve all requests that have arrived."""

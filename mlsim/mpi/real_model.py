@@ -4,7 +4,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from mlsim.mpi.loop_selection import Watch
 from mlsim.mpi.rank_waiting import Patience
 from mlsim.mpi.rca import rank_reports
 from mlsim.scenario.words import GlobalP
+from mlsim.techniques.technique_rules import CYCLIC
 
 COLUMNS = ("chunks", "executed", "busy", "overhead", "begin", "finish", "told")
 
@@ -135,6 +136,7 @@ class Model(ABC):
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self._delay = setting.options.injected_delay
+        self._cycle: Iterator[Chunk] = iter(())  # further chunks of the rank under CYCLIC
 
     @abstractmethod
     def claim(self) -> Chunk | None:
@@ -152,6 +154,18 @@ class Model(ABC):
 
     def free(self) -> None:  # noqa: B027 - some have no window
         """Return the windows to the context; all ranks must call this."""
+
+    def _in_cycle(self, choice: Choice, p: int, claim: Callable[[], Chunk | None]) -> Chunk | None:
+        """Return the rank's next chunk under CYCLIC, every P-th, or the chunk that ``claim`` obtains."""
+        if choice.code != CYCLIC:
+            return claim()
+        self.serve()
+        chunk = next(self._cycle, None)
+        if chunk is None and (chunk := claim()) is not None:
+            (first, size, step), n = chunk, self.setting.options.n
+            begins = range(first + p * size, n, p * size)
+            self._cycle = ((k, min(size, n - k), step + p * i) for i, k in enumerate(begins, 1))
+        return chunk
 
     def _note_end(self) -> None:
         """Record the time at which this rank is notified that no chunk is left."""

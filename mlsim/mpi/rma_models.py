@@ -16,7 +16,7 @@ from mlsim.mpi.loop_context import SharedWindow, Window
 from mlsim.mpi.rank_waiting import SPINS, Patience
 from mlsim.mpi.real_model import Model, Setting, two_level_weights
 from mlsim.scenario.words import LockOrder
-from mlsim.techniques.technique_rules import STATIC, is_adaptive, needs_remaining
+from mlsim.techniques.technique_rules import STATIC_CODES, is_adaptive, needs_remaining
 
 Publish = Callable[[RecursiveRule], None]
 Take = Callable[[int, Done, float], Chunk]
@@ -184,8 +184,8 @@ class StepQueue(LoopQueue):
         self._fetch_add = self._window.fetch_add
         rule = StraightforwardRule(choice, self._n, p, weights, pe)
         self._size, self._chunk, self._ordered = rule.size, rule.chunk, rule.ordered
-        # STATIC: chunk j is PE j's, whenever it claims.
-        self._own = pe if choice.code == STATIC else -1
+        # Static: chunk j is PE j's, whenever it claims.
+        self._own = pe if choice.code in STATIC_CODES else -1
 
     def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Fetch a step, size its chunk, claim it."""
@@ -348,12 +348,16 @@ class DistributedModel(_WindowModel):
 
     def claim(self) -> Chunk | None:
         """Claim a chunk of the loop's queue."""
-        chunk = self._claim(self.done, None, self._had_one)
+        layout, choice = self.setting.layout, self.setting.outer
+        chunk = self._in_cycle(choice, layout.comm.size, self._claim_next)
         if chunk is None:
             self._note_end()
         else:
             self._had_one = True
         return chunk
+
+    def _claim_next(self) -> Chunk | None:
+        return self._claim(self.done, None, self._had_one)
 
 
 class HierarchicalModel(_WindowModel):

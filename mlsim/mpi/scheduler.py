@@ -26,7 +26,7 @@ from mlsim.mpi.real_model import Model, RankTimes, Reporter, Setting
 from mlsim.mpi.rma_models import DistributedModel, HierarchicalModel
 from mlsim.record import Records
 from mlsim.scenario.costs_section import SelectionConfig
-from mlsim.scenario.words import ExecutionModel
+from mlsim.scenario.words import ExecutionModel, Technique
 
 _NO_NAME = "loop"
 _NOTHING_TO_WRITE = "LoopScheduler: nothing to write; give record=True, and write on rank 0"
@@ -139,7 +139,9 @@ class LoopScheduler:
             if self._selecting is None or not self._selecting.continues(config, n):
                 self._selecting = Selecting(config, candidates[-1][0], np.sort(context.layout.nodes), profile)
         self._make_model(context, candidates)
-        yields = self.options.model == ExecutionModel.DCA
+        # No other rank executes the chunks of a static technique.
+        static = self._choices[0].name in (Technique("STATIC"), Technique("CYCLIC"))
+        yields = self.options.model == ExecutionModel.DCA and not static
         self._rca = Reporter(context, self.name, reports_idle, last, yields)
         self._claim = self._rca.claiming(self._model, n)
         self._closed = False

@@ -114,6 +114,27 @@ Weights = Annotated[
 ]
 
 
+_SHARE, _SAMPLED = field_types.number(0, 1), field_types.word_of(words.StaticShare)
+
+
+def _read_ratio(value: object) -> words.StaticShare | float:
+    try:
+        return _SAMPLED.read(value) if isinstance(value, str) and value.isalpha() else _SHARE.read(value)
+    except ValueError as error:
+        raise ValueError(str(error).split(";")[0]) from error
+
+
+StaticRatio = Annotated[
+    words.StaticShare | float,
+    FieldType(
+        f"{_SHARE.allowed}, or sampled",
+        _read_ratio,
+        {"anyOf": [_SHARE.json(), *_SAMPLED.json()["anyOf"]]},
+        lambda value: value.value if isinstance(value, words.StaticShare) else value,
+    ),
+]
+
+
 def _readers(key: str) -> str:
     """Name the techniques that read a parameter."""
     *names, last = (
@@ -173,9 +194,10 @@ class ParametersConfig(section_base.Parameters):
     """lb4mpi: chunks as the library LB4MPI (DLS4LB) hands them out, where it departs from the sources (see
     docs/reference/lb4mpi.md). For models cca and dca, and the techniques that the library has.
     """
-    swr: Annotated[float, field_types.number(0, 1)] = 0.5
-    """Static workload ratio of PLS: the share of the iterations that the first P chunks hold (Shih, Yang and
-    Tseng 2007: the shortest over the longest of five iteration times). Default: our choice.
+    swr: StaticRatio = 0.5
+    """Static workload ratio of PLS: the share of the iterations that the first P chunks hold, or sampled: the
+    shortest over the longest of the costs of five random iterations of the loop, by the seed (Shih, Yang and
+    Tseng 2007). Default: our choice.
     """
     weights: Weights | None = Field(None, examples=["speed"])
     """Weights of the PEs, scaled to the sum P: speed (their relative speeds), equal, or one number a PE. For
@@ -267,6 +289,7 @@ SCHEDULES = {word: word.entry.openmp for word in words.Technique if word.entry.o
 ONE_QUEUE = tuple(model for model in words.ExecutionModel if model.entry.properties.one_queue)
 """Models with one queue of chunks for all PEs, as LB4MPI has."""
 
+_CYCLIC = words.Technique("CYCLIC")
 _LEARNING = tuple(word for word in words.Technique if word.entry.adaptive)
 _FOLLOWING = tuple(word for word in words.Technique if word.entry.rule.follows_chunks)
 
@@ -320,9 +343,8 @@ def wrong_levels(
         yield f"{learning[0]} learns within a loop, and model {model} is not declared adaptive"
     following = [level for level in levels if level in _FOLLOWING]
     if following and not known.adaptive:
-        why = "it is not declared adaptive"
-        if known.asking == "own part":
-            why = "each PE has a queue of its own"
+        own = known.asking == "own part"
+        why = "each PE has a queue of its own" if own else "it is not declared adaptive"
         yield (
             f"{following[0]} follows by the clock what all PEs of a queue execute, and under model {model} "
             f"{why}; take FAC2"
@@ -331,6 +353,11 @@ def wrong_levels(
         yield (
             f"{following[0]} takes a request for a sign that the PE has executed its chunk, and with "
             "request_ahead it is none; take FAC2, or request_ahead: 0"
+        )
+    if _CYCLIC in levels and not known.one_queue and (known.asking != "threads" or outside == _CYCLIC):
+        yield (
+            f"CYCLIC assigns chunk j to PE j mod P, and {technique} under model {model} lets any PE take it; "
+            f"allowed: models {', '.join(ONE_QUEUE)}, or X+CYCLIC with mpi+openmp; else SS with a min_chunk"
         )
     if (
         global_p == words.GlobalP.PES
@@ -347,8 +374,8 @@ def wrong_levels(
         yield (
             f"OpenMP has no schedule for {inside} inside a node; allowed there: {allowed}; e.g. {outside}+GSS"
         )
-    elif nowait and inside == words.Technique("STATIC") and outside in adaptive:
+    elif nowait and inside in (words.Technique("STATIC"), _CYCLIC) and outside in adaptive:
         yield (
-            f"with nowait and STATIC inside, threads run several chunks ahead of each other, and a node "
+            f"with nowait and {inside} inside, threads run several chunks ahead of each other, and a node "
             f"cannot tell what {outside} learns from; take SS or GSS inside, or nowait: off"
         )

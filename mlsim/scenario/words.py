@@ -489,6 +489,12 @@ class Statistics(Choice):
     PROFILED = "profiled"
 
 
+class StaticShare(Choice):
+    """Source of PLS's static workload ratio, if it is not given."""
+
+    SAMPLED = "sampled"
+
+
 class Growth(Choice):
     """Growth of the chunks of VISS from batch to batch."""
 

@@ -93,6 +93,21 @@ SS = TechniqueEntry(
 )
 
 
+CYCLIC = TechniqueEntry(
+    code=23,
+    name="CYCLIC",
+    title="static cyclic scheduling",
+    recursive="1, block-cyclic with `min_chunk` k: k; chunk j to PE j mod P",
+    straightforward="the same",
+    reference="Li et al. 1993; Eleliemy 2021, §2.1.2",
+    notes="A PE requests once and executes its chunks without further requests, as under OpenMP's "
+    "`schedule(static,k)`. `cca` and `dca`; inside a node `mpi+openmp`.",
+    rule=_SS,
+    aliases=("block-cyclic",),
+    openmp="static,k",
+)
+
+
 @inner_kernel
 def _fixed_size(n: int, p: int, reals: Floats) -> int:
     """⌈(√2·N·h / (σ·P·√(ln P)))^(2/3)⌉ (Kruskal and Weiss 1985); Eleliemy's Eq. 2.3 lacks the exponent."""

@@ -186,7 +186,8 @@ TAP = TechniqueEntry(
 
 
 def _static_share(given: Given) -> tuple[float, ...]:
-    return ratio(given.parameters.swr)
+    swr = given.parameters.swr
+    return ratio(given.spread if isinstance(swr, str) else swr)
 
 
 @inner_kernel
@@ -218,6 +219,7 @@ PLS = TechniqueEntry(
         prepare=_prepare_performance,
         size=_performance_chunk,
         size_by_step=_performance_chunk_by_step,
+        samples=True,
         values=_static_share,
     ),
 )

@@ -28,6 +28,7 @@ class Given(NamedTuple):
     seed: int
     sigma: float  # standard deviation of the iteration times in s, given or profiled; 0 if not needed
     mu: float  # their mean in s, likewise
+    spread: float  # shortest over longest of sampled iteration times; 0 if not needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class Rule:
     times_iterations: bool = False  # whether it learns from times of iterations or of parts of chunks
     follows_chunks: bool = False
     """Whether it sizes chunks by the clock and by the size and start of the chunk on each PE."""
+    samples: bool = False  # whether it may read the costs of a sample of iterations
     needs: tuple[Need, ...] = ()
     values: Callable[[Given], tuple[float, ...]] | None = None
     """Computes the technique's own values, at most ``MOST_OWN``: in ``parameters`` from index ``OWN``, and

@@ -137,6 +137,9 @@ USER_BY_STEP_RULE = Rule(size=user_size, size_by_step=user_size)
 USER_OBJECT_RULE = Rule(size=object_size)  # learns by learn_object, not by the rule
 
 STATIC = TECHNIQUES["STATIC"].code
+CYCLIC = TECHNIQUES["CYCLIC"].code
+STATIC_CODES = (STATIC, CYCLIC)
+"""Chunk j is executed by PE j mod P, so that a PE requests its first chunk only."""
 SS = TECHNIQUES["SS"].code
 GSS = TECHNIQUES["GSS"].code
 

@@ -26,6 +26,7 @@ POSSIBLE = [
     (model, technique)
     for model in ALL_MODELS
     for technique in TECHNIQUES
+    if technique != "CYCLIC" or model in MODELS
     if model != "steal" or not (ENTRIES[technique].adaptive or ENTRIES[technique].rule.follows_chunks)
 ]
 """Models and techniques that fit together."""

@@ -15,7 +15,7 @@ from tests.application.test_reference import (
     POSSIBLE,
     REFERENCES,
     SCHEDULES,
-    TECHNIQUES,
+    SHARED,
     TWO_LEVELS,
     assert_ended_same,
     assert_same,
@@ -36,7 +36,7 @@ def pair(model: str, technique: str, other: str, schedule: str, outside: bool) -
 
 def may_not_wait(technique: str) -> bool:
     outside, inside = technique.split("+")
-    return inside != "STATIC" or outside not in LEARNING
+    return inside not in ("STATIC", "CYCLIC") or outside not in LEARNING
 
 
 @st.composite
@@ -59,11 +59,7 @@ def full_cases(draw: st.DrawFn, model: str, technique: str) -> Case:
     far = st.integers(1 if model == "hmw" else 0, 6).map(lambda k: k / 8)
     latency = [intra if node == 0 else draw(far) for node in nodes[1:]]
     technique = pair(
-        model,
-        technique,
-        draw(st.sampled_from(TECHNIQUES)),
-        draw(st.sampled_from(SCHEDULES)),
-        draw(st.booleans()),
+        model, technique, draw(st.sampled_from(SHARED)), draw(st.sampled_from(SCHEDULES)), draw(st.booleans())
     )
     return replace(
         case,
@@ -107,7 +103,7 @@ def full_fine_case(model: str, technique: str, seed: int, n: int, p: int) -> Cas
     if model in ONE_LEVEL:
         return case
     technique = pair(
-        model, technique, str(rng.choice(TECHNIQUES)), str(rng.choice(SCHEDULES)), bool(rng.integers(2))
+        model, technique, str(rng.choice(SHARED)), str(rng.choice(SCHEDULES)), bool(rng.integers(2))
     )
     far = rng.uniform(0.5, 1.5, p) * scale[1]
     return replace(

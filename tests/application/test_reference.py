@@ -31,12 +31,14 @@ REFERENCES: dict[str, Callable[[Case], Log]] = {
 }
 ONE_LEVEL = ["cca", "dca"]
 TWO_LEVELS = ["hmw", "hdca", "mpi+openmp"]
-SCHEDULES = ["STATIC", "SS", "GSS"]
+SCHEDULES = ["STATIC", "CYCLIC", "SS", "GSS"]
+SHARED = [name for name in TECHNIQUES if name != "CYCLIC"]
+"""Techniques between nodes, and inside them under models with a queue per node."""
 LEARNING = [name for name in TECHNIQUES if name in ("AF", "mAF") or name.startswith("AWF-")]
 POSSIBLE = [
     (model, technique)
     for model in REFERENCES
-    for technique in TECHNIQUES
+    for technique in (TECHNIQUES if model in ONE_LEVEL else SHARED)
     if model != "steal" or not (ENTRIES[technique].adaptive or ENTRIES[technique].rule.follows_chunks)
 ]
 """Models and techniques that fit together."""

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mlsim.application import TECHNIQUES
-from mlsim.application.techniques import Form, choose, sequence
+from mlsim.application import TECHNIQUES, simulate
+from mlsim.application.iteration_costs import CostSums
+from mlsim.application.techniques import Form, choose, sampled_ratio, sequence
 from mlsim.errors import InputError
 from mlsim.scenario import technique_section
+from mlsim.scenario.application_section import ExecutionConfig
 from mlsim.scenario.scenario_keys import model_parameters, options
 from mlsim.scenario.technique_section import READERS, ParametersConfig
 from mlsim.scenario.words import Technique
@@ -450,3 +452,56 @@ def test_two_records_of_one_code_are_refused(monkeypatch):
     monkeypatch.setattr(fixed, "OTHER", replace(fixed.STATIC, name="OTHER"), raising=False)
     with pytest.raises(ValueError, match="OTHER and STATIC have the same code, 0"):
         _discover()
+
+
+def test_pls_samples_five_iterations() -> None:
+    """The ratio is the shortest over the longest of five different iterations of the loop, by the seed."""
+    costs = np.random.default_rng(3).uniform(1.0, 9.0, 200)
+    prefix = np.concatenate([[0.0], np.cumsum(costs)])
+    found = set()
+    for seed in range(8):
+        five = np.random.default_rng((seed, 5)).choice(200, 5, replace=False)
+        assert len(set(five.tolist())) == 5
+        expected = costs[five].min() / costs[five].max()
+        assert sampled_ratio(prefix, 200, seed) == pytest.approx(expected, rel=1e-12)
+        found.add(sampled_ratio(prefix, 200, seed))
+    assert len(found) > 4
+
+
+@pytest.mark.parametrize(
+    ("costs", "expected"), [([], 1.0), ([0.0] * 9, 1.0), ([4.0], 1.0), ([2.0, 8.0], 0.25), ([0.0, 8.0], 0.0)]
+)
+def test_ratio_of_short_loops(costs: list[float], expected: float) -> None:
+    """Loops of five iterations or less are sampled whole."""
+    assert sampled_ratio(np.concatenate([[0.0], np.cumsum(costs)]), len(costs), 0) == expected
+
+
+def test_sampled_ratio_of_the_longest_loop() -> None:
+    """Linear costs need no list: of 2^62 iterations, 1 s to 3 s, the ratio lies between 1/3 and 1."""
+    n = 2**62
+    line = CostSums.linear(n, 1.0, 2.0 / n).sums
+    assert 1.0 / 3.0 < sampled_ratio(line, n, 0) < 1.0
+
+
+@pytest.mark.parametrize("model", ["cca", "dca"])
+def test_sampled_pls_is_pls_with_that_ratio(model: str) -> None:
+    costs = np.random.default_rng(1).gamma(4.0, 0.25, 500)
+    prefix = np.concatenate([[0.0], np.cumsum(costs)])
+    chunks = []
+    for swr in ("sampled", sampled_ratio(prefix, 500, 7)):
+        outcome = simulate(
+            *(prefix, np.ones(4), np.zeros(4), "PLS", ExecutionConfig(model=model)),
+            parameters=ParametersConfig(swr=swr),
+            seed=7,
+            record=True,
+        )
+        chunks.append(outcome.rows.size.tolist())
+    assert chunks[0] == chunks[1]
+    assert chunks[0][0] != 63  # 0.5, the default
+
+
+def test_nothing_can_be_sampled_without_costs() -> None:
+    with pytest.raises(InputError, match="swr: sampled: there are no costs without a loop"):
+        sequence("PLS", 100, 4, parameters=ParametersConfig(swr="sampled"))
+    with pytest.raises(ValueError, match=r"often.*allowed: a number.*or sampled"):
+        ParametersConfig(swr="often")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import simpy
 
-from tests.reference.loops import LAST, Case, Choosing, Log, Pace, Ranked
+from tests.reference.loops import LAST, STATIC, Case, Choosing, Log, Pace, Ranked
 
 
 class _Request(NamedTuple):
@@ -53,11 +53,13 @@ class _Loop:
             if chunk is None:
                 self.log.told[rank] = start
                 return
-            step, first, size = chunk
-            yield self.env.timeout(self.case.elapsed(rank, first, size, start))
-            self.log.work[rank].append((start, self.env.now))
-            self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
-            self.finish(rank, first, size, requested, start)
+            for step, first, size in (chunk, *self.choosing.further(chunk, self.case.p - self.base)):
+                if (step, first, size) != chunk:
+                    requested = start = self.env.now
+                yield self.env.timeout(self.case.elapsed(rank, first, size, start))
+                self.log.work[rank].append((start, self.env.now))
+                self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
+                self.finish(rank, first, size, requested, start)
 
     def finish(self, rank: int, first: int, size: int, waited_from: Fraction, start: Fraction) -> None:
         now = self.env.now
@@ -117,14 +119,17 @@ class _Loop:
                 self.bell = env.event()
                 yield self.bell
             else:
-                step, first, size = answer.value
-                start = env.now
-                log.waits[0].append((requested, start))
-                yield from self.execute(first, size)
-                log.rows.append((0, step, first, size, requested, start, env.now))
-                parts = self.parts if self.case.as_real else None
-                times = self.case.times(0, first, size, self.executed, parts)
-                done = times, env.now - requested, env.now - start
+                for step, first, size in (answer.value, *self.choosing.further(answer.value, self.case.p)):
+                    if (step, first, size) != answer.value:
+                        requested = env.now
+                        yield from self.serve_all()
+                    start = env.now
+                    log.waits[0].append((requested, start))
+                    yield from self.execute(first, size)
+                    log.rows.append((0, step, first, size, requested, start, env.now))
+                    parts = self.parts if self.case.as_real else None
+                    times = self.case.times(0, first, size, self.executed, parts)
+                    done = times, env.now - requested, env.now - start
                 requested, answer = env.now, self.request(0, done)
 
     def execute(self, first: int, size: int) -> Iterator[Any]:
@@ -191,7 +196,7 @@ class _Loop:
     def next_chunk(self, rank: int) -> tuple[int, int, int] | None:
         case, left, choosing = self.case, self.case.n - self.begin, self.choosing
         who, least = rank - self.base, self.rule.at_least(case.min_chunk)
-        if choosing.technique == "STATIC":
+        if choosing.technique in STATIC:
             size = max(self.rule.recursive(0, case.n - choosing.begun, who), least)
             first = choosing.begun + who * size
             chunk = (choosing.earlier + who, first, min(size, case.n - first))
@@ -210,7 +215,7 @@ class _Loop:
     def run(self) -> Log:
         self.env.process(self.dedicated_master() if self.base else self.master())
         for rank in range(1, self.case.p):
-            asks_ahead = self.case.ahead > 0
+            asks_ahead = self.case.ahead > 0 and self.case.technique != "CYCLIC"
             self.env.process(self.worker_that_asks_ahead(rank) if asks_ahead else self.worker(rank))
         self.env.run()
         if self.base:

@@ -9,7 +9,7 @@ from typing import Any
 import simpy
 
 from tests.reference.locks import new_lock
-from tests.reference.loops import Case, Choosing, Log, Ranked
+from tests.reference.loops import STATIC, Case, Choosing, Log, Ranked
 
 
 class _Loop:
@@ -34,10 +34,12 @@ class _Loop:
             if chunk is None:
                 self.log.told[rank] = start
                 return
-            step, first, size = chunk
-            yield self.env.timeout(self.case.elapsed(rank, first, size, start))
-            self.log.work[rank].append((start, self.env.now))
-            self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
+            for step, first, size in (chunk, *self.choosing.further(chunk, self.case.p)):
+                if (step, first, size) != chunk:
+                    requested = start = self.env.now
+                yield self.env.timeout(self.case.elapsed(rank, first, size, start))
+                self.log.work[rank].append((start, self.env.now))
+                self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
             self.last[rank], self.spent[rank] = (first, size), self.env.now - requested
             self.elapsed[rank] = self.env.now - start
             self.times[rank] = self.case.times(rank, first, size, self.env.now - start)
@@ -93,7 +95,7 @@ class _Loop:
     def claim(self, rank: int, step: int, size: int) -> Iterator[Any]:
         case, choosing = self.case, self.choosing
         yield self.env.timeout(Fraction(case.atomic) + Fraction(case.assignment))
-        if choosing.technique == "STATIC":
+        if choosing.technique in STATIC:
             step = choosing.earlier + rank
             first = case.n if rank in choosing.taken else choosing.begun + rank * size
         else:

@@ -152,6 +152,9 @@ class Pace:
             self.length = twice if quick else max(int(part * self.every / seconds), 1)
 
 
+STATIC = ("STATIC", "CYCLIC")
+
+
 class Choosing:
     """The choices amid a loop: when one is due, and what the technique of now began with."""
 
@@ -162,9 +165,20 @@ class Choosing:
         self.taken: set[int] = set()
         self.log: list[tuple[Fraction, str]] = []
 
+    def further(self, chunk: tuple[int, int, int], p: int) -> list[tuple[int, int, int]]:
+        """Return a PE's chunks after its first one, which it need not ask for; only CYCLIC has some."""
+        step, first, _ = chunk
+        if self.technique != "CYCLIC" or first < self.begun:
+            return []
+        case, each = self.case, max(1, self.case.min_chunk)
+        return [
+            (step + p * i, begin, min(each, case.n - begin))
+            for i, begin in enumerate(range(first + p * each, case.n, p * each), 1)
+        ]
+
     def counts(self, size: int, left: int) -> bool:
         """Count executed iterations; return whether a choice is due."""
-        if self.case.every == 0 or self.technique == "STATIC":
+        if self.case.every == 0 or self.technique in STATIC:
             return False
         self.executed += size
         return self.executed >= self.at and left > 0

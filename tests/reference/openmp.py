@@ -10,7 +10,7 @@ import simpy
 
 from tests.reference.levels import Levels, LoopQueue
 from tests.reference.locks import Queued
-from tests.reference.loops import Case, Log, Ranked
+from tests.reference.loops import STATIC, Case, Log, Ranked
 
 
 class _Loop:
@@ -35,11 +35,12 @@ class _Loop:
         self.log.work[pe].append((start, end))
         self.log.rows.append((pe, step, first, size, self.asked[pe], start, end))
         self.asked[pe] = end
-        self.measured[pe] = self.case.times(pe, first, size, end - start), end - since
+        told = self.case.times(pe, first, size, end - start), end - since
+        self.measured.setdefault(pe, []).append(told)
 
     def report(self, pe: int) -> None:
-        if pe in self.measured:
-            self.levels.report(pe, *self.measured.pop(pe))
+        for told in self.measured.pop(pe, []):
+            self.levels.report(pe, *told)
 
     def begin(self, pes: list[int]) -> Iterator[Any]:
         """Process step at the loop's start: whether threads work in it."""
@@ -50,13 +51,17 @@ class _Loop:
                 self.log.told[pe] = Fraction(0)
         return works
 
-    def part(self, v: int, pe: int, first: int, size: int) -> tuple[int, int, int]:
-        """Give a thread's part of a chunk under schedule(static)."""
+    def parts(self, v: int, pe: int, first: int, size: int) -> list[tuple[int, int, int]]:
+        """Give a thread's parts of a chunk under schedule(static), one, or (static,k)."""
         pes = self.levels.pes[v]
         each = max(-(-size // len(pes)), self.case.min_chunk)
         number = pes.index(pe)
-        begin = min(number * each, size)
-        return number, first + begin, min(each, size - begin)
+        if self.levels.inside == "CYCLIC":
+            each = max(self.case.min_chunk, 1)
+            numbers = [number, *range(number + len(pes), -(-size // each), len(pes))]
+        else:
+            numbers = [number]
+        return [(k, first + min(k * each, size), min(each, size - min(k * each, size))) for k in numbers]
 
     # With a barrier.
 
@@ -82,7 +87,7 @@ class _Loop:
                 continue
             came: dict[int, Fraction] = {}
             team = Team(self, v, *chunk)
-            body = self.static if self.levels.inside == "STATIC" else self.counted
+            body = self.static if self.levels.inside in STATIC else self.counted
             yield simpy.AllOf(env, [env.process(body(team, pe, since, came)) for pe in pes])
             for pe in pes:
                 log.idles[pe].append((came[pe], env.now))
@@ -90,12 +95,13 @@ class _Loop:
             since = env.now
 
     def static(self, team: Team, pe: int, since: Fraction, came: dict[int, Fraction]) -> Iterator[Any]:
-        step, first, size = self.part(team.v, pe, team.first, team.size)
         yield self.env.timeout(self.case.thinking(pe))
-        if size > 0:
-            yield from self.execute(pe, step, first, size, since)
-        else:
-            self.log.waits[pe].append((since, self.env.now))
+        for step, first, size in self.parts(team.v, pe, team.first, team.size):
+            if size > 0:
+                yield from self.execute(pe, step, first, size, since)
+                since = self.env.now
+            else:
+                self.log.waits[pe].append((since, self.env.now))
         came[pe] = self.env.now
 
     def counted(self, team: Team, pe: int, since: Fraction, came: dict[int, Fraction]) -> Iterator[Any]:
@@ -171,13 +177,13 @@ class _Loop:
                 self.asked[pe] = since = env.now
                 continue
             yield env.timeout(self.case.thinking(pe))
-            step, first, size = self.part(v, pe, *chunk)
-            if size > 0:
-                yield from self.execute(pe, step, first, size, since)
-                since = env.now
+            for step, first, size in self.parts(v, pe, *chunk):
+                if size > 0:
+                    yield from self.execute(pe, step, first, size, since)
+                    since = env.now
 
     def thread(self, v: int, pe: int) -> Iterator[Any]:
-        return self.eager_static(v, pe) if self.levels.inside == "STATIC" else self.eager(v, pe)
+        return self.eager_static(v, pe) if self.levels.inside in STATIC else self.eager(v, pe)
 
     def run(self) -> Log:
         for v, pes in enumerate(self.levels.pes):

@@ -138,7 +138,7 @@ class Rule:
         match self.name:
             case "STATIC":
                 return ceil(Fraction(n, p))
-            case "SS":
+            case "SS" | "CYCLIC":
                 return 1
             case "FSC":
                 return self._fixed()

@@ -417,7 +417,7 @@ CASES: dict[str, Case] = {
     "application.parameters.random_from": Case(technique("RND"), 0.9),
     "application.parameters.random_to": Case(technique("RND"), 0.3),
     "application.parameters.compat": Case(technique("FAC2"), "lb4mpi"),
-    "application.parameters.swr": Case(technique("PLS"), 0.9),
+    "application.parameters.swr": Case(technique("PLS"), "sampled"),
     "application.parameters.weights": Case(technique("WF") | {"platform.nodes": FAST}, "equal"),
     "application.min_chunk": Case(LOOP, 4),
     "application.time_steps": Case(LOOP, 3),

@@ -60,6 +60,7 @@ Simulate = Callable[[str, CostSums, Floats, float, Rest | None], tuple[float, fl
 Returns the loop time [s] (from now for a rest; at least the limit if that is exceeded), the percent imbalance
 and the number of simulated chunks."""
 
+_ASSIGNED = (Technique("STATIC"), Technique("CYCLIC"))
 _KEPT = 3
 _DRAWS = 1024  # random costs per loop if time is measured: more would add little, and take longer
 # Simulation errors correct a technique only up to this ratio of the fastest to the slowest PE: beyond it, a
@@ -105,8 +106,8 @@ class BySimulation(Selector):
     Before the first time step it needs known costs and the platform's speeds. Without, it selects FAC2, whose
     many chunk sizes are most informative, or the first technique except STATIC, whose chunks do not separate
     expensive iterations from slow PEs. Within a time step each technique is simulated with the remaining
-    iterations, on PEs that become free at the expected ends of their chunks; in the first one STATIC only if
-    costs are known, as it leaves no iterations for later selections.
+    iterations, on PEs that become free at the expected ends of their chunks; in the first one STATIC and
+    CYCLIC only if costs are known, as they leave no iterations for later selections.
 
     Simulations of whole time steps are corrected by measured times (:class:`Correction`), if the goal is
     time, except by the first time step, in which caches are cold. The technique changes if another one is
@@ -260,7 +261,7 @@ class BySimulation(Selector):
         part = costs[0].n / self._n
         order = sorted(self.portfolio, key=lambda name: self._seconds.get(name, np.inf))
         for name in sorted(order, key=lambda name: name != self._current):
-            if rest is not None and name == Technique("STATIC") and not self._steps and self._profile is None:
+            if rest is not None and name in _ASSIGNED and not self._steps and self._profile is None:
                 continue
             if not self._has_turn(name, part, elapsed):
                 if name == self._current:

@@ -79,10 +79,32 @@ def check_report(comm, loop, n, steps):
 def every_technique():
     for model, options in MODELS:
         for technique in TECHNIQUES:
-            once(WORLD, 101, technique, model, **options, **NEEDED[technique])
+            if technique != "CYCLIC" or model in ("cca", "dca"):
+                once(WORLD, 101, technique, model, **options, **NEEDED[technique])
     for model, options in DEDICATED:
         for technique in FEW:
             once(WORLD, 101, technique, model, **options)
+
+
+def chunks_go_round_robin():
+    """CYCLIC: chunk j is rank (j mod P)'s, of those that execute; a rank claims only its first one."""
+    for model, options in (*MODELS[:2], *DEDICATED[:1], ("cca", {"request_ahead": 2})):
+        for n in (0, 2, 101):
+            loop = once(WORLD, n, "CYCLIC", model, min_chunk=3, record=True, **options)
+            if WORLD.rank > 0:
+                continue
+            base = 1 if "master" in options and WORLD.size > 1 else 0
+            chunks = loop.records.chunks
+            order = np.argsort(chunks.step)
+            steps = -(-n // 3)
+            assert chunks.step[order].tolist() == list(range(steps))
+            assert chunks.first[order].tolist() == list(range(0, n, 3))
+            assert chunks.pe[order].tolist() == [base + j % (WORLD.size - base) for j in range(steps)]
+            if model == "cca" and n == 101:
+                asked = loop.requests.pe.tolist()
+                assert all(asked.count(rank) == 2 for rank in range(1, WORLD.size)), asked
+    with pytest.raises(InputError, match="CYCLIC assigns chunk j to PE j mod P"):
+        LoopScheduler(WORLD, 10, "CYCLIC", "hdca")
 
 
 def few_iterations():
@@ -347,6 +369,7 @@ def a_technique_of_the_user():
 BEGAN = time.perf_counter()
 for check in (
     every_technique,
+    chunks_go_round_robin,
     few_iterations,
     options_count,
     sizes_are_those_of_the_simulator,
