@@ -15,10 +15,11 @@ from mlsim.execution_models import ModelEntry, chunk_execution, loop_state
 from mlsim.execution_models.cca import BAD_SIZE, CHOOSE
 from mlsim.scenario.application_section import ExecutionConfig
 from mlsim.scenario.technique_section import RELEASING, ParametersConfig
-from mlsim.scenario.words import GlobalP, LockOrder, MasterRole, ServiceOrder
+from mlsim.scenario.words import GlobalP, LockOrder, MasterAnswers, MasterRole, ServiceOrder
 from mlsim.techniques.rule_layout import RuleSettings
 
 _SEED_BITS = 32
+_STREAM = 0x57A7  # of the random start-ups of PEs
 _WRONG_BETWEEN = -2
 _ONE_LEVEL = np.zeros(1, np.int64)
 
@@ -130,9 +131,35 @@ def bind(problem: Problem, choices: tuple[Choice, ...], begin: float, choose_aft
     away = loop_state.always_available() if away is None else away
     away = away._replace(begin=away.begin - begin, end=away.end - begin)
     pes = problem.prefix, problem.speed, problem.latency, first, read_only(near)
+    delays = _delays_of_pes(problem, entry, first, begin)
     requesters = costs.global_p or (len(first) - 1 if properties.nodes else p)
-    given = *pes, outer, inner, costs, perturbation, away
+    given = *pes, *delays, outer, inner, costs, perturbation, away
     return Bound(problem.n, p, entry, choices, requesters, given)
+
+
+def _delays_of_pes(problem: Problem, entry: ModelEntry, first: Ints, begin: float) -> tuple[Floats, Floats]:
+    """Return the time of each PE to make a request, and when each has started, in s after ``begin``."""
+    execution, properties, speed = problem.execution, entry.properties, problem.speed
+    request, ready = np.zeros(len(speed)), np.zeros(len(speed))
+    if "request_cost" in properties.reads:
+        request = execution.request_cost / speed
+    if "start_up" in properties.reads and execution.start_up > 0.0:
+        ready = np.maximum(start_times(execution, problem.seed, len(speed)) / speed - begin, 0.0)
+    if properties.asking == "threads":  # of a process, which starts and requests
+        process = np.repeat(first[:-1], np.diff(first))
+        request, ready = request[process], ready[process]
+    elif properties.masters:
+        request[first[:-1] if properties.nodes else 0] = 0.0
+    return read_only(request), read_only(ready)
+
+
+def start_times(execution: ExecutionConfig, seed: int, p: int) -> Floats:
+    """Return when PEs have started, in s at speed 1: all at one time, or by a gamma distribution."""
+    mean, std = execution.start_up, execution.start_up_std
+    if std == 0.0:
+        return np.full(p, mean)
+    key = np.random.SeedSequence(seed, spawn_key=(_STREAM,))
+    return np.random.default_rng(key).gamma((mean / std) ** 2, std**2 / mean, p)
 
 
 def _settings(
@@ -152,6 +179,11 @@ def _settings(
 def _costs(problem: Problem, entry: ModelEntry, of_lb4mpi: bool, choose_after: int) -> loop_state.Costs:
     execution, properties = problem.execution, entry.properties
     n, p = problem.n, len(problem.speed)
+    # A master without workers executes the whole loop.
+    dedicated = properties.masters and execution.master is MasterRole.DEDICATED and p > 1
+    answers = MasterAnswers.BETWEEN_ITERATIONS
+    if "answers" in properties.reads and execution.master is not MasterRole.DEDICATED:
+        answers = execution.answers
     return loop_state.Costs(
         calculation=execution.chunk_calculation,
         assignment=execution.chunk_assignment,
@@ -164,8 +196,10 @@ def _costs(problem: Problem, entry: ModelEntry, of_lb4mpi: bool, choose_after: i
         break_every=execution.break_every,
         piece_time=execution.piece_time,
         lowest_rank=execution.service_order is ServiceOrder.LOWEST_RANK,
-        # A master without workers executes the whole loop.
-        dedicated=properties.masters and execution.master is MasterRole.DEDICATED and p > 1,
+        dedicated=dedicated,
+        inside=answers is MasterAnswers.INSIDE,
+        threaded=answers is MasterAnswers.THREAD and p > 1,
+        thread_share=execution.thread_share,
         nowait=bool(execution.nowait),
         global_p=p if "global_p" in properties.reads and execution.global_p is GlobalP.PES else 0,
         pushed=of_lb4mpi and properties.asking == "master",

@@ -204,7 +204,12 @@ def _chosen(technique: str, problem: Problem) -> tuple[Choice, ...]:
 
 def trial_by(problem: Problem, history: StepHistory) -> Simulate:
     """Return a simulation of a time step for a selector, with the weights that AWF has learned so far."""
-    problem = problem._replace(latency=read_only(problem.latency), perturbation=None, pe_unavailability=None)
+    problem = problem._replace(
+        latency=read_only(problem.latency),
+        perturbation=None,
+        pe_unavailability=None,
+        execution=problem.execution.model_copy(update={"start_up": 0.0, "start_up_std": 0.0}),
+    )
 
     def trial(
         name: str, costs: CostSums, speeds: Floats, until: float, rest: Rest | None

@@ -23,7 +23,16 @@ Asking = Literal["master", "node master", "window", "node window", "own part", "
 
 # Keys of ``application.execution`` that only some models read.
 OF_NODES = ("global_p",)
-OF_MASTERS = ("master", "break_after", "break_time", "break_every", "service_order")
+OF_MASTERS = (
+    "master",
+    "answers",
+    "thread_share",
+    "break_after",
+    "break_time",
+    "break_every",
+    "service_order",
+)
+OF_QUEUES = ("request_cost", "start_up", "start_up_std")
 OF_LOCKS = ("atomic_service", "lock", "lock_retry")
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, shared
-from mlsim.execution_models import OF_MASTERS, ModelEntry, ModelProperties
+from mlsim.execution_models import OF_MASTERS, OF_QUEUES, ModelEntry, ModelProperties
 from mlsim.execution_models import chunk_execution as chunks
 from mlsim.execution_models.chunk_execution import NEAR, message
 from mlsim.execution_models.event_queue import due_lowest_rank, move
@@ -81,21 +81,21 @@ def _serve(s: State, m: Queue) -> int:
         return BAD_SIZE
     if size == 0:
         asked = chunks.leave(s, me, max(m.clock + message(me, NEAR), me.since), back)
-        move(s.matches, m.tree, m.width, rank, asked + message(me, NEAR))
+        move(s.matches, m.tree, m.width, rank, asked + me.to_near)
         return GOES_ON
     spend_serving(s, m)
     following = np.inf
     # A PE that requested ahead may still be executing its previous chunk.
     start = max(m.clock + message(me, NEAR), me.since)
-    if pe == m.first_pe:
+    if pe == m.first_pe and not s.costs.threaded:
         m.own_position, m.own_end = m.first, m.first + size
         m.own_step, m.own_begun = step, 0
     elif start < s.until:
-        if s.costs.ahead > 0 and s.outer.code != CYCLIC:
-            following = _execute_and_ask(s, me, pe, step, m.first, size, start) + message(me, NEAR)
+        if s.costs.ahead > 0 and s.outer.code != CYCLIC and pe != m.first_pe:
+            following = _execute_and_ask(s, me, pe, step, m.first, size, start) + me.to_near
         else:
             end = chunks.execute(s, me, pe, step, m.first, size, start)
-            following = chunks.next_request(s, me, pe, end) + message(me, NEAR)
+            following = chunks.next_request(s, me, pe, end) + me.to_near
     move(s.matches, m.tree, m.width, rank, following)
     return GOES_ON
 
@@ -196,8 +196,15 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
             me.last_part = chunks.part_length(s, me.last_size)
         me.last_start = m.clock
         me.overhead += m.clock - me.since
+        if s.costs.inside:
+            cost = chunks.cost_of(s, m.own_position, m.own_end)
+            if s.costs.piece_time > 0.0:
+                cost += s.costs.piece_time * ceil_div(me.last_size, me.last_part)
+            m.own_left = cost / me.speed
     request = min(request, s.until)
-    if s.costs.break_time > 0.0 or _as_real(s):
+    if s.costs.inside:
+        _execute_to_interruption(s, m, me, request)
+    elif s.costs.break_time > 0.0 or _as_real(s):
         _execute_with_long_breaks(s, m, me, request)
     else:
         reached, time = m.own_position, 0.0
@@ -260,6 +267,23 @@ def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> Non
             return
 
 
+@leaf_kernel
+def _execute_to_interruption(s: State, m: Queue, me: PE, request: float) -> None:
+    """Execute a master's own chunk up to a request, which interrupts it in an iteration, or to its end."""
+    begin = m.clock
+    m.clock = begin + chunks.slowed(s, m.own_left, begin, m.first_pe)
+    if m.clock <= request:
+        m.own_position = m.own_end
+        m.own_seconds += m.clock - begin
+        return
+    m.own_left = max(m.own_left - chunks.executed(s, begin, request, m.first_pe), 0.0)
+    m.own_seconds += request - begin
+    m.clock = request
+    if request < s.until:
+        m.clock = request + s.costs.break_time
+        me.overhead += min(m.clock, s.until) - request
+
+
 @inlined
 def _as_real(s: State) -> bool:
     """Whether a master executes its chunks in parts, each a call of the loop's body, as in real runs."""
@@ -271,7 +295,10 @@ def _finish_own(s: State, m: Queue, me: PE) -> None:
     """End a master's own chunk; it requests the next one at once."""
     chunks.keep_row(s, me, m.first_pe, m.own_step, m.clock)
     cost = chunks.cost_of(s, me.last_first, m.own_end)
-    if _as_real(s):
+    if s.costs.inside:
+        if s.costs.piece_time > 0.0:
+            cost += s.costs.piece_time * ceil_div(me.last_size, me.last_part)
+    elif _as_real(s):
         cost += s.costs.piece_time * m.own_parts
         me.parts, me.squares = m.own_parts, m.own_squares
     seconds = cost / me.speed
@@ -337,7 +364,7 @@ MODEL = ModelEntry(
     "or executing chunks itself and checking for requests after every break_after iterations",
     reference="Cariño and Banicescu 2005; Eleliemy 2021, §4.1",
     properties=ModelProperties(
-        releases=True, hands_out_first=True, asking="master", reads=(*OF_MASTERS, "request_ahead")
+        releases=True, hands_out_first=True, asking="master", reads=(*OF_MASTERS, *OF_QUEUES, "request_ahead")
     ),
     run=run,
     resume=resume,

@@ -5,8 +5,16 @@ import numpy as np
 from mlsim._jit import c_function, inlined, inner_kernel, kernel, leaf_kernel, shared
 from mlsim._runtime.arrays import Floats
 from mlsim.execution_models import technique_state as techniques
-from mlsim.execution_models.event_queue import due_of, move, play
-from mlsim.execution_models.loop_state import PE, PEStats, Queue, State, close_state, elapsed_time
+from mlsim.execution_models.event_queue import move, play
+from mlsim.execution_models.loop_state import (
+    PE,
+    PEStats,
+    Queue,
+    State,
+    close_state,
+    elapsed_time,
+    work_between,
+)
 from mlsim.techniques.fixed import begin_of_part, ceil_div, static_size
 from mlsim.techniques.pe_statistics import cost_between, timed_length
 from mlsim.techniques.rule_layout import PIECES, UNTIMED, USER_OBJECT, USERS, RuleSettings
@@ -37,6 +45,14 @@ def slowed(s: State, seconds: float, start: float, pe: int) -> float:
     if len(s.perturbation.slow_time) == 0:
         return seconds
     return elapsed_time(seconds, start, pe, s.perturbation)
+
+
+@leaf_kernel
+def executed(s: State, start: float, end: float, pe: int) -> float:
+    """Return the work [s at the PE's nominal speed] done under perturbation between two times [s]."""
+    if len(s.perturbation.slow_time) == 0:
+        return end - start
+    return work_between(start, end, pe, s.perturbation)
 
 
 @leaf_kernel
@@ -170,17 +186,19 @@ def _learn(s: State, q: Queue, me: PE, who: int) -> bool:
 
 @inner_kernel
 def ask_first(s: State, q: Queue) -> None:
-    """Schedule the first requests of the PEs of a queue: at 0, or when their node returns.
+    """Schedule the first requests of the PEs of a queue: when they have started, or when their node returns.
 
-    With a static technique always at 0, as no other PE executes their chunks.
+    With a static technique absence does not count, as no other PE executes their chunks.
     """
+    q.clock = s.pes[q.first_pe].asked
     for rank in range(q.members):
         pe = q.first_pe + rank
-        me, asked = s.pes[pe], 0.0
+        me = s.pes[pe]
+        begin = asked = me.asked
         if len(s.pe_unavailability.begin) > 0 and s.outer.code not in STATIC_CODES:
-            asked = leave(s, me, 0.0, present_at(s, pe, 0.0))
-        pushed = s.costs.pushed and asked == 0.0
-        s.matches[q.tree + q.width + rank].time = asked + (0.0 if pushed else me.near)
+            asked = leave(s, me, begin, present_at(s, pe, begin))
+        pushed = s.costs.pushed and asked == begin
+        s.matches[q.tree + q.width + rank].time = 0.0 if pushed else asked + me.to_near
     play(s.matches, q.tree, q.width, q.members)
     if q.masters > 0:
         move(s.matches, q.tree, q.width, 0, np.inf)
@@ -188,12 +206,17 @@ def ask_first(s: State, q: Queue) -> None:
 
 @inner_kernel
 def ask_nodes(s: State, delay: float) -> None:
-    """Schedule the nodes' first requests to the loop's queue, ``delay`` [s] late; infinity: not yet."""
+    """Schedule the nodes' first requests to the loop's queue, ``delay`` [s] late; infinity: not yet.
+
+    The PE that arrives first at its node's queue requests.
+    """
     loop = s.queues[0]
     for v in range(loop.members):
         q = s.queues[1 + v]
-        asked = due_of(s.matches, q.tree, q.width, 0)
-        s.matches[loop.tree + loop.width + v].time = asked + delay + s.pes[q.first_pe].latency
+        first = s.matches[q.tree + 1]
+        me = s.pes[q.first_pe + first.rank]
+        q.holder = q.first_pe + first.rank
+        s.matches[loop.tree + loop.width + v].time = first.time + delay + me.near + me.latency
     play(s.matches, loop.tree, loop.width, loop.members)
 
 
@@ -320,8 +343,9 @@ def begin(owned: State, asks: Floats) -> None:
         return
     for pe in range(q.members):
         me = s.pes[pe]
-        me.asked, me.since = asks[pe], asks[pe]
-        s.matches[q.tree + q.width + pe].time = asks[pe] + me.near
+        asked = max(asks[pe], me.asked)
+        me.asked, me.since = asked, asked
+        s.matches[q.tree + q.width + pe].time = asked + me.to_near
     play(s.matches, q.tree, q.width, q.members)
     if q.masters > 0:
         move(s.matches, q.tree, q.width, 0, np.inf)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, shared
-from mlsim.execution_models import OF_LOCKS, ModelEntry, ModelProperties
+from mlsim.execution_models import OF_LOCKS, OF_QUEUES, ModelEntry, ModelProperties
 from mlsim.execution_models import chunk_execution as chunks
 from mlsim.execution_models.cca import BAD_SIZE, CHOOSE, DONE
 from mlsim.execution_models.chunk_execution import FAR, WRONG, message
@@ -193,7 +193,7 @@ def _serve(s: State, pe: int, arrival: float) -> float:
         chunks.notify(s, me, start)
         return np.inf
     end = chunks.execute(s, me, pe, seat.step, window.first, size, start)
-    return chunks.next_request(s, me, pe, end) + message(me, FAR)
+    return chunks.next_request(s, me, pe, end) + me.to_far
 
 
 MODEL = ModelEntry(
@@ -201,7 +201,9 @@ MODEL = ModelEntry(
     meaning="distributed: a PE fetches the step at PE 0, calculates its own chunk, and claims it at PE 0; "
     "AF, AWF-B to AWF-E hold the lock meanwhile",
     reference="Eleliemy 2021, §4.3",
-    properties=ModelProperties(releases=True, hands_out_first=True, asking="window", reads=OF_LOCKS),
+    properties=ModelProperties(
+        releases=True, hands_out_first=True, asking="window", reads=(*OF_LOCKS, *OF_QUEUES)
+    ),
     run=run,
     resume=resume,
     aliases=("distributed",),

@@ -7,7 +7,7 @@ at the loop's window, and after each of them all events of that node up to its n
 import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
-from mlsim.execution_models import OF_LOCKS, OF_NODES, ModelEntry, ModelProperties
+from mlsim.execution_models import OF_LOCKS, OF_NODES, OF_QUEUES, ModelEntry, ModelProperties
 from mlsim.execution_models import chunk_execution as chunks
 from mlsim.execution_models.chunk_execution import FAR, NEAR, WRONG, message
 from mlsim.execution_models.dca import BAD, NOBODY, answer_node, enter
@@ -24,7 +24,7 @@ def run(inputs: Inputs) -> int:
     for v in range(window.members):
         q = s.queues[1 + v]
         chunks.ask_first(s, q)
-        q.free, q.holder = s.matches[q.tree + 1].time + s.costs.atomic, q.first_pe
+        q.free = s.matches[q.tree + 1].time + s.costs.atomic
     chunks.ask_nodes(s, s.costs.atomic)
     while True:
         v = answer_node(s)
@@ -71,7 +71,7 @@ def _follow(s: State, q: Queue, ready: float) -> float:
                 back = chunks.back_at(s, q, q.free)
                 if back > q.free:
                     asked = chunks.leave(s, me, ready, back)
-                    move(s.matches, q.tree, q.width, rank, asked + message(me, NEAR))
+                    move(s.matches, q.tree, q.width, rank, asked + me.to_near)
                     continue
                 q.holder = pe
                 return ready + message(me, FAR)
@@ -86,7 +86,7 @@ def _follow(s: State, q: Queue, ready: float) -> float:
         following = np.inf
         if start < s.until:
             end = chunks.execute(s, me, pe, step, q.first, size, start)
-            following = end + message(me, NEAR)
+            following = end + me.to_near
         move(s.matches, q.tree, q.width, pe - q.first_pe, following)
 
 
@@ -96,7 +96,7 @@ MODEL = ModelEntry(
     "under its lock; the PE that finds it empty refills it as under dca by X",
     reference="Eleliemy 2021, §5.2",
     properties=ModelProperties(
-        levels=2, nodes=True, releases=True, asking="node window", reads=(*OF_LOCKS, *OF_NODES)
+        levels=2, nodes=True, releases=True, asking="node window", reads=(*OF_LOCKS, *OF_QUEUES, *OF_NODES)
     ),
     run=run,
     aliases=("hierarchical",),

@@ -7,7 +7,7 @@ once it has answered a node, the local master there until that requests again.
 import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
-from mlsim.execution_models import OF_MASTERS, OF_NODES, ModelEntry, ModelProperties, cca
+from mlsim.execution_models import OF_MASTERS, OF_NODES, OF_QUEUES, ModelEntry, ModelProperties, cca
 from mlsim.execution_models.chunk_execution import FAR, ask_first, ask_nodes, message, publish_node, refill
 from mlsim.execution_models.event_queue import due_lowest_rank, move
 from mlsim.execution_models.loop_state import Inputs, State, close_state, open_state
@@ -114,7 +114,7 @@ MODEL = ModelEntry(
     "node by Y and asks PE 0, the global master, for the node's chunks by X",
     reference="Chronopoulos et al. 2005; Eleliemy 2021, §4.1",
     properties=ModelProperties(
-        levels=2, nodes=True, releases=True, asking="node master", reads=(*OF_MASTERS, *OF_NODES)
+        levels=2, nodes=True, releases=True, asking="node master", reads=(*OF_MASTERS, *OF_QUEUES, *OF_NODES)
     ),
     run=run,
     aliases=("hierarchical-master-worker",),

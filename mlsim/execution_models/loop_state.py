@@ -40,6 +40,9 @@ class Costs(NamedTuple):
     piece_time: float  # overhead of each part of a chunk, at speed 1
     lowest_rank: bool  # masters serve the lowest rank first; else in order of arrival
     dedicated: bool  # masters execute no chunks
+    inside: bool  # requests interrupt masters that execute
+    threaded: bool  # a thread of each master answers while it executes
+    thread_share: float  # of a master's speed that its thread takes
     nowait: bool  # threads continue without a barrier
     global_p: int  # P of the technique between nodes; 0: the number of nodes
     pushed: bool  # the master sends first chunks without requests
@@ -81,6 +84,21 @@ def _entries_begun(slow_time: Floats, first: int, end: int, time: float) -> int:
         else:
             end = middle
     return first
+
+
+@inner_kernel
+def work_between(start: float, end: float, pe: int, slow: Perturbation) -> float:
+    """Return the work [s at its own speed] that a PE does between two times [s]."""
+    slow_time, row = slow.slow_time, slow.slow_of_pe[pe]
+    first, last = slow.slow_index[row], slow.slow_index[row + 1]
+    entry = _entries_begun(slow_time, first, last, start)
+    factor = slow.slow_factor[entry - 1] if entry > first else 1.0
+    now, work = start, 0.0
+    while entry < last and slow_time[entry] < end:
+        work += (slow_time[entry] - now) * factor
+        now, factor = slow_time[entry], slow.slow_factor[entry]
+        entry += 1
+    return work + (end - now) * factor
 
 
 @inner_kernel
@@ -177,6 +195,8 @@ class Inputs(NamedTuple):
     first: Ints
     """int64[V+1]: node v has the PEs ``first[v]`` to ``first[v + 1] - 1``, one or more. [0]: no nodes."""
     near: Floats  # float64[P], in s: one-way time of a message to the first PE of its node, 0 for that PE
+    request: Floats  # float64[P], in s: time of a PE to make a request
+    ready: Floats  # float64[P], 0 or more, in s: when a PE has started
     outer: RuleSettings  # the technique at the loop's queue
     inner: RuleSettings
     """The technique inside a node, where weights sum up to the number of the node's executing PEs."""
@@ -194,6 +214,8 @@ class PE:
     speed: float
     latency: float  # as in ``Inputs``
     near: float  # as in ``Inputs``
+    to_near: float  # from the begin of a request to its arrival at its node's first PE
+    to_far: float  # the same to PE 0
     calculation: float  # of a chunk size
     thinking: float  # from an atomic's answer leaving the loop's queue to the arrival of the claim
     asked: float  # when it requested its chunk
@@ -257,6 +279,7 @@ class Queue:
     own_step: int
     own_begun: int  # 1: the master has started its chunk
     own_seconds: float  # executed so far
+    own_left: float  # to be executed, at the PE's speed, if requests interrupt it
     own_length: int  # most iterations of its next part
     own_parts: int
     own_squares: float
@@ -322,6 +345,11 @@ def open_queues(inputs: Inputs, first: Ints) -> State:
     learns = outer.learns or inner.learns or costs.choose_after > 0
     pes = zeros(p, PE_RECORD)
     _introduce(pes, inputs, v_count > 0)
+    if costs.threaded:
+        for number in range(min(v_count, 1), 1 + v_count):
+            master = pes[queues[number].first_pe]
+            master.speed *= 1.0 - costs.thread_share
+            master.pace = master.speed
     return State(
         inputs.prefix,
         pes,
@@ -373,6 +401,9 @@ def _introduce(pes: Records[PE], inputs: Inputs, two_levels: bool) -> None:
         me.speed, me.pace = inputs.speed[pe], inputs.speed[pe]
         me.latency = inputs.latency[pe]
         me.near = inputs.near[pe] if two_levels else me.latency
+        me.to_near, me.to_far = inputs.request[pe] + me.near, inputs.request[pe] + me.latency
+        me.asked = min(inputs.ready[pe], inputs.until)
+        me.since, me.idle = me.asked, me.asked
         me.calculation = costs.calculation / me.speed + costs.delay
         me.thinking = 2.0 * me.latency + me.calculation
         if not two_levels:  # the order of additions decides the last bit of results

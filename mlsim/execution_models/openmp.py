@@ -8,7 +8,7 @@ from a counter. With ``nowait``, STATIC and CYCLIC cannot be combined with adapt
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
-from mlsim.execution_models import OF_LOCKS, OF_NODES, ModelEntry, ModelProperties
+from mlsim.execution_models import OF_LOCKS, OF_NODES, OF_QUEUES, ModelEntry, ModelProperties
 from mlsim.execution_models import chunk_execution as chunks
 from mlsim.execution_models.chunk_execution import FAR, message
 from mlsim.execution_models.dca import BAD, answer_node
@@ -27,7 +27,6 @@ def run(inputs: Inputs) -> int:
     window = s.queues[0]
     for v in range(window.members):
         q = s.queues[1 + v]
-        q.holder = q.first_pe
         chunks.ask_first(s, q)
     chunks.ask_nodes(s, 0.0)
     while True:
@@ -127,7 +126,7 @@ def _count_down(s: State, q: Queue, got: int, answer: float) -> float:
             back = chunks.back_at(s, q, q.free)
             if back == q.free:
                 q.holder = q.first_pe + rank
-                return q.free + message(me, FAR)
+                return q.free + me.to_far
             move(s.matches, q.tree, q.width, rank, chunks.leave(s, me, q.free, back))
             continue
         _execute_part(s, q, rank, q.step, first, size, q.free)
@@ -160,7 +159,7 @@ def _first_ready(s: State, q: Queue) -> float:
         me = s.pes[q.holder]
         back = chunks.back_at(s, q, now)
         if back == now:
-            return now + message(me, FAR)
+            return now + me.to_far
         move(s.matches, q.tree, q.width, rank, chunks.leave(s, me, now, back))
 
 
@@ -179,7 +178,7 @@ def _meet(s: State, q: Queue) -> float:
     if back > q.clock:
         for pe in range(q.first_pe, q.first_pe + q.members):
             asked = chunks.leave(s, s.pes[pe], q.clock, back)
-    return asked + message(s.pes[q.first_pe], FAR)
+    return asked + s.pes[q.first_pe].to_far
 
 
 MODEL = ModelEntry(
@@ -189,7 +188,11 @@ MODEL = ModelEntry(
     "meet at a barrier after each, or not with nowait",
     reference="Eleliemy 2021, §5.3, Table 5.1",
     properties=ModelProperties(
-        levels=2, nodes=True, releases=True, asking="threads", reads=(*OF_LOCKS, *OF_NODES, "nowait")
+        levels=2,
+        nodes=True,
+        releases=True,
+        asking="threads",
+        reads=(*OF_LOCKS, *OF_QUEUES, *OF_NODES, "nowait"),
     ),
     run=run,
 )

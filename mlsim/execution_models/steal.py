@@ -74,7 +74,7 @@ def run(inputs: Inputs) -> int:
 
 @inner_kernel
 def _split_loop(s: State, h: Hunt) -> None:
-    """Split the loop into one part per PE, and schedule all first requests at 0."""
+    """Split the loop into one part per PE, and schedule the first requests of all when they have started."""
     n, p, events = s.costs.iterations, len(s.pes), s.queues[0]
     size = min(max((n + p - 1) // p, s.inner.min_chunk), n)
     for home in range(len(h.bounds) - 1):
@@ -85,7 +85,7 @@ def _split_loop(s: State, h: Hunt) -> None:
             q.members = h.bounds[home + 1] - h.bounds[home]
             first = begin_of_part(0, n, pe, size)
             _set_part(s, h, pe, first, min(size, n - first))
-            s.matches[events.tree + events.width + pe].time = 0.0
+            s.matches[events.tree + events.width + pe].time = s.pes[pe].asked
     play(s.matches, events.tree, events.width, p)
 
 
@@ -240,6 +240,8 @@ MODEL = ModelEntry(
     meaning="work stealing: every PE has an equal part of the loop, from whose front it takes chunks; a PE "
     "with none left steals half the rest of the richest PE of its node, or else of another node",
     reference="Hendler and Shavit 2002; Dinan et al. 2009; schedule(static_steal) of LLVM's OpenMP",
-    properties=ModelProperties(nodes=True, adaptive=False, asking="own part", reads=("atomic_service",)),
+    properties=ModelProperties(
+        nodes=True, adaptive=False, asking="own part", reads=("atomic_service", "start_up", "start_up_std")
+    ),
     run=run,
 )

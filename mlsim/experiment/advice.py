@@ -24,7 +24,14 @@ _SPREAD = (1.0, 0.8, 1.2)
 _MOST_SIMULATIONS = 1_000_000
 _MOST_SHOWN = 16
 _CHUNKS_TO_RECORD = 100  # per PE; a record of so many hides little, and costs few requests
-_COSTS = ("chunk_calculation", "chunk_assignment", "atomic_service", "break_time", "piece_time")
+_COSTS = (
+    "chunk_calculation",
+    "chunk_assignment",
+    "atomic_service",
+    "request_cost",
+    "break_time",
+    "piece_time",
+)
 _LATENCIES = ("latency", "intra_node_latency")
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from mlsim.scenario import technique_section, words
 from mlsim.scenario.amount_types import Duration, Seconds, Size
 from mlsim.scenario.costs_section import OWN_LENGTH, CostsConfig, SelectionConfig, cannot_stop
-from mlsim.scenario.field_types import Count, OneOf, Switch, whole
+from mlsim.scenario.field_types import Count, OneOf, Switch, number, whole
 from mlsim.scenario.section_base import Section, Violation, plugin_name
 
 MOST_ITERATIONS = 1 << 62  # of a loop, and of all its time steps together; as in real runs
@@ -50,6 +50,15 @@ class ExecutionConfig(Section):
     """Whether masters only serve (dedicated) or execute chunks themselves as well, as in LB4MPI
     (non-dedicated; Eleliemy 2021, §4.1). Without workers, a master executes all. For cca, hmw.
     """
+    answers: OneOf[words.MasterAnswers] = words.MasterAnswers.BETWEEN_ITERATIONS
+    """When a non-dedicated master answers requests: between-iterations (at its breaks, see break_after),
+    inside (a request interrupts the iteration that it executes), or thread (a thread of its process answers
+    while it executes, see thread_share). For cca and hmw.
+    """
+    thread_share: Annotated[float, number(0, 1, high_belongs=False)] = 0.0
+    """Share of a master's speed that its answering thread takes from the iterations; 0: the thread has a core
+    of its own. For answers: thread.
+    """
     chunk_calculation: Seconds = 0.0
     """Time to compute one chunk size (s), on a PE of the reference speed. Default: nothing is charged that
     was not asked for.
@@ -62,6 +71,19 @@ class ExecutionConfig(Section):
     """
     injected_delay: Seconds = 0.0
     """Time added to every chunk calculation (s); Eleliemy 2021, §7.1.1 uses 0, 10, 100 us."""
+    request_cost: Seconds = 0.0
+    """Time that a PE spends on making a request before it is sent (s), on a PE of the reference speed: slower
+    PEs request later. Masters need none for themselves. Default: nothing is charged that was not asked for.
+    Not for steal.
+    """
+    start_up: Seconds = 0.0
+    """Time from the job's start to a PE's first request (s), on a PE of the reference speed; a mean if
+    start_up_std is given. A master serves from its own start on. Default: as above.
+    """
+    start_up_std: Seconds = 0.0
+    """Standard deviation of start_up over PEs (s): gamma-distributed, by seed and job. Default: all take the
+    same time.
+    """
     message_size: Size = 16.0
     """Size of a request, a reply or an atomic operation (B). Default: two numbers of 8 B."""
     break_after: Count = 1
@@ -70,7 +92,8 @@ class ExecutionConfig(Section):
     """
     break_time: Seconds = 0.0
     """Time that each of these breaks takes a master (s), but for what it serves then and for the one at a
-    chunk's end. Default: nothing is charged that was not asked for. For cca and hmw.
+    chunk's end; with answers: inside, time of an interruption. Default: nothing is charged that was not asked
+    for. For cca and hmw.
     """
     break_every: Seconds = 0.0
     """How long the parts between these breaks take (s) where masters choose their lengths themselves, by the
@@ -107,6 +130,18 @@ class ExecutionConfig(Section):
     """
     nowait: Switch = False
     """Whether threads go on without a barrier after each chunk. For mpi+openmp."""
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check costs that need another one, and those that exclude each other."""
+        if self.start_up_std > 0.0 and self.start_up == 0.0:
+            message = "given without start_up, the mean; give both, e.g. start_up: 2 s"
+            yield Violation("start_up_std", message, ("start_up",))
+        if self.request_cost > 0.0 and self.request_ahead > 0 and self.model is words.ExecutionModel.CCA:
+            message = (
+                "not with request_ahead: a PE that requests while it executes would have to stop, which is "
+                "not simulated; write 0, or request_ahead: 0"
+            )
+            yield Violation("request_cost", message, ("request_ahead", "model"))
 
 
 def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:

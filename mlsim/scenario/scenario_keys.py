@@ -209,8 +209,29 @@ def _of_models(execution: application_section.ExecutionConfig) -> Iterator[str]:
             models = [model for model in words.ExecutionModel if key in model.entry.properties.reads]
             reader = f"{'models' if len(models) > 1 else 'model'} {', '.join(models)}"
             yield from _unread(execution, place, (key,), reader, f"{place}.model is {execution.model}")
+    if "answers" in properties.reads:
+        yield from _of_masters(execution, place)
     if "lock" in properties.reads and execution.lock is words.LockOrder.FIFO:
         yield from _unread(execution, place, ("lock_retry",), "lock: polling", f"{place}.lock is fifo")
+
+
+def _of_masters(execution: application_section.ExecutionConfig, place: str) -> Iterator[str]:
+    """Name keys that masters do not read as they answer otherwise."""
+    if execution.master is words.MasterRole.DEDICATED:
+        reason, keys = (
+            f"{place}.master is dedicated",
+            ("answers", "thread_share", "break_after", "break_every"),
+        )
+        yield from _unread(execution, place, (*keys, "break_time"), "master: non-dedicated", reason)
+        return
+    reason = f"{place}.answers is {execution.answers}"
+    between, thread = words.MasterAnswers.BETWEEN_ITERATIONS, words.MasterAnswers.THREAD
+    if execution.answers is not thread:
+        yield from _unread(execution, place, ("thread_share",), f"answers: {thread}", reason)
+    if execution.answers is not between:
+        yield from _unread(execution, place, ("break_after", "break_every"), f"answers: {between}", reason)
+    if execution.answers is thread:
+        yield from _unread(execution, place, ("break_time",), "other answers", reason)
 
 
 def _of_techniques(application: application_section.ApplicationConfig) -> Iterator[str]:

@@ -267,12 +267,21 @@ class Scenario(Section):
         ):
             message = "messages, but a rigid job sends none; write application.model: loop, or trace: jobs"
             yield Violation("output.trace", message, ("application.model",))
-        elif self.output.trace is words.TraceLevel.MESSAGES and self.application.execution.request_ahead > 0:
+            return
+        execution = self.application.execution
+        if self.output.trace is words.TraceLevel.MESSAGES and execution.request_ahead > 0:
             message = (
                 "messages, but records do not tell when the master replied to a PE that was still executing; "
                 "write application.execution.request_ahead: 0, or trace: chunks"
             )
             yield Violation("output.trace", message, ("application.execution.request_ahead",))
+        for key in ("request_cost", "start_up"):
+            if self.output.trace is words.TraceLevel.MESSAGES and getattr(execution, key) > 0.0:
+                message = (
+                    "messages, but records do not tell when a request left that took time to make, or waited "
+                    f"for its PE to start; write application.execution.{key}: 0 s, or trace: chunks"
+                )
+                yield Violation("output.trace", message, (f"application.execution.{key}",))
 
     def _broken_cap(self) -> Iterator[Violation]:
         """Check that a power cap and measured power have the power of nodes, and that a job may start."""

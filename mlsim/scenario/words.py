@@ -597,6 +597,14 @@ class LockOrder(Choice, aliases={"ticket": "fifo"}):
 
 
 # FCFS: first come, first served.
+class MasterAnswers(Choice, aliases={"between_iterations": "between-iterations"}):
+    """When a master that executes chunks itself answers requests."""
+
+    BETWEEN_ITERATIONS = "between-iterations"
+    INSIDE = "inside"
+    THREAD = "thread"
+
+
 class ServiceOrder(Choice, aliases={"fcfs": "fifo"}):
     """Order in which the coordinator serves waiting requests."""
 

@@ -22,7 +22,7 @@ BAD_SIZE = -1.0
     releases=True,
     hands_out_first=True,
     adaptive=True,
-    reads=("atomic_service", "lock", "lock_retry"),
+    reads=("atomic_service", "lock", "lock_retry", "request_cost", "start_up", "start_up_std"),
 )
 def window(inputs):
     """Simulate one loop; return how many chunks have rows."""
@@ -59,4 +59,4 @@ def serve(s, pe, arrival):
         notify(s, me, start)
         return np.inf
     end = execute(s, me, pe, seat.step, window.first, size, start)
-    return next_request(s, me, pe, end) + message(me, FAR)
+    return next_request(s, me, pe, end) + me.to_far

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ class _Request(NamedTuple):
 
 class _Loop:
     def __init__(self, case: Case) -> None:
+        case = replace(case, threads=(0,)) if case.answers_by("thread") else case
         self.case, self.log = case, Log(case.p)
         self.env = simpy.Environment(Fraction(0))
         self.mailbox: list[_Request] = []
@@ -41,14 +43,12 @@ class _Loop:
         return reply
 
     def worker(self, rank: int) -> Iterator[Any]:
-        latency = Fraction(self.case.latency[rank])
+        answer = self.env.process(self.ask(rank, None)) if self.pushes(rank) else None
+        yield from self.case.starts(self.env, self.log, rank)
         while True:
             requested = self.env.now
-            pushed = self.case.parameters.lb4mpi and rank not in self.last
-            yield Ranked(self.env, Fraction(0) if pushed else latency, rank)
-            chunk = yield self.request(rank, self.done.pop(rank, None))
-            yield self.env.timeout(latency)
-            start = self.env.now
+            chunk = yield answer or self.env.process(self.ask(rank, self.done.pop(rank, None)))
+            start, answer = self.env.now, None
             self.log.waits[rank].append((requested, start))
             if chunk is None:
                 self.log.told[rank] = start
@@ -68,15 +68,21 @@ class _Loop:
     def ask(self, rank: int, done: tuple[Any, ...] | None) -> Iterator[Any]:
         """Get the answer to one request."""
         latency = Fraction(self.case.latency[rank])
-        pushed = self.case.parameters.lb4mpi and rank not in self.last
-        yield Ranked(self.env, Fraction(0) if pushed else latency, rank)
+        making = self.case.making(rank) if rank else Fraction(0)
+        yield Ranked(self.env, Fraction(0) if self.pushes(rank) else making + latency, rank)
         chunk = yield self.request(rank, done)
         yield self.env.timeout(latency)
         return chunk
 
+    def pushes(self, rank: int) -> bool:
+        """Whether the master sends a PE its chunk without a request."""
+        return self.case.parameters.lb4mpi and rank not in self.last
+
     def worker_that_asks_ahead(self, rank: int) -> Iterator[Any]:
         env, log, case = self.env, self.log, self.case
-        requested, answer = env.now, env.process(self.ask(rank, None))
+        answer = env.process(self.ask(rank, None)) if self.pushes(rank) else None
+        yield from case.starts(env, log, rank)
+        requested, answer = env.now, answer or env.process(self.ask(rank, None))
         while True:
             waits_from = env.now
             chunk = yield answer
@@ -98,15 +104,19 @@ class _Loop:
     def dedicated_master(self) -> Iterator[Any]:
         """Serve whenever a request comes; the time of serving is its overhead, the rest it is idle."""
         log = self.log
+        yield self.env.timeout(self.case.ready(0))
         while True:
             yield from self.serve_all()
-            log.told[0] = self.answered
+            if self.base:
+                log.told[0] = self.answered
             self.bell = self.env.event()
             yield self.bell
 
     def master(self) -> Iterator[Any]:
         env, log = self.env, self.log
-        requested, answer = env.now, self.request(0, None)
+        answer = self.request(0, None) if self.pushes(0) else None
+        yield from self.case.starts(env, log, 0)
+        requested, answer = env.now, answer or self.request(0, None)
         while True:
             yield from self.serve_all()
             if not answer.triggered:
@@ -119,15 +129,16 @@ class _Loop:
                 self.bell = env.event()
                 yield self.bell
             else:
+                inside = self.case.answers_by("inside")
                 for step, first, size in (answer.value, *self.choosing.further(answer.value, self.case.p)):
                     if (step, first, size) != answer.value:
                         requested = env.now
                         yield from self.serve_all()
                     start = env.now
                     log.waits[0].append((requested, start))
-                    yield from self.execute(first, size)
+                    yield from (self.execute_inside if inside else self.execute)(first, size)
                     log.rows.append((0, step, first, size, requested, start, env.now))
-                    parts = self.parts if self.case.as_real else None
+                    parts = self.parts if self.case.as_real and not inside else None
                     times = self.case.times(0, first, size, self.executed, parts)
                     done = times, env.now - requested, env.now - start
                 requested, answer = env.now, self.request(0, done)
@@ -153,6 +164,24 @@ class _Loop:
             yield self.env.timeout(Fraction(self.case.break_time))
             yield from self.serve_all()
             self.log.waits[0].append((broke_off, self.env.now))
+
+    def execute_inside(self, first: int, size: int) -> Iterator[Any]:
+        """Execute a chunk of the master's own, which requests interrupt."""
+        env, case, log = self.env, self.case, self.log
+        self.executed, left, done = Fraction(0), case.elapsed_alone(0, first, size), None
+        while True:
+            begin, self.bell = env.now, env.event()
+            done = env.timeout(case.stretched(0, left, begin))
+            yield done | self.bell
+            log.work[0].append((begin, env.now))
+            self.executed += env.now - begin
+            if done.processed:
+                return
+            left -= case.worked(0, begin, env.now)
+            broke_off = env.now
+            yield env.timeout(Fraction(case.break_time))
+            yield from self.serve_all()
+            log.waits[0].append((broke_off, env.now))
 
     def serve_all(self) -> Iterator[Any]:
         yield Ranked(self.env, Fraction(0), LAST)
@@ -213,7 +242,10 @@ class _Loop:
         return chunk
 
     def run(self) -> Log:
-        self.env.process(self.dedicated_master() if self.base else self.master())
+        threaded = bool(self.case.threads)
+        self.env.process(self.dedicated_master() if self.base or threaded else self.master())
+        if threaded:
+            self.env.process(self.worker(0))
         for rank in range(1, self.case.p):
             asks_ahead = self.case.ahead > 0 and self.case.technique != "CYCLIC"
             self.env.process(self.worker_that_asks_ahead(rank) if asks_ahead else self.worker(rank))

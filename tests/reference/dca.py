@@ -26,6 +26,7 @@ class _Loop:
         self.times: dict[int, list[Fraction]] = {}
 
     def pe(self, rank: int) -> Iterator[Any]:
+        yield from self.case.starts(self.env, self.log, rank)
         while True:
             requested = self.env.now
             chunk = yield from self.obtain(rank)
@@ -44,14 +45,14 @@ class _Loop:
             self.elapsed[rank] = self.env.now - start
             self.times[rank] = self.case.times(rank, first, size, self.env.now - start)
 
-    def travel(self, rank: int) -> Ranked:
-        return Ranked(self.env, Fraction(self.case.latency[rank]), rank)
+    def travel(self, rank: int, making: Fraction = Fraction(0)) -> Ranked:
+        return Ranked(self.env, making + Fraction(self.case.latency[rank]), rank)
 
     def answer(self, rank: int) -> simpy.Timeout:
         return self.env.timeout(Fraction(self.case.latency[rank]))
 
     def obtain(self, rank: int) -> Iterator[Any]:
-        yield self.travel(rank)
+        yield self.travel(rank, self.case.making(rank))
         yield from self.window.acquire(rank)
         if rank in self.last:
             self.rule.learn(rank, self.times[rank], self.spent[rank], self.elapsed[rank])

@@ -30,12 +30,13 @@ class _Loop:
     def pe(self, rank: int) -> Iterator[Any]:
         case, env, log, v = self.case, self.env, self.log, self.case.node_of_pe[rank]
         measured = None
+        yield from case.starts(env, log, rank)
         if not (yield from self.levels.begins(env, v)):
-            log.told[rank] = Fraction(0)
+            log.told[rank] = env.now
             return
         while True:
             requested = env.now
-            yield Ranked(env, self.levels.near(rank), rank)
+            yield Ranked(env, case.making(rank) + self.levels.near(rank), rank)
             yield from self.locks[v].acquire(rank)
             if measured is not None:
                 self.levels.report(rank, *measured)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -47,7 +48,13 @@ class _Master:
 
     def run(self) -> Iterator[Any]:
         env, log, me = self.env, self.log, self.rank
-        if not self.dedicated:
+        threaded = me in self.case.threads
+        if threaded:
+            env.process(self.loop.worker(self, me))
+        if self.dedicated or threaded:
+            yield env.timeout(self.case.ready(me))
+        else:
+            yield from self.case.starts(env, log, me)
             env.process(self.begin())
         while True:
             yield from self.serve_all()
@@ -58,9 +65,10 @@ class _Master:
                 step, first, size = self.answer.value
                 start = env.now
                 log.waits[me].append((self.requested, start))
-                yield from self.execute(first, size)
+                inside = self.case.answers_by("inside")
+                yield from (self.execute_inside if inside else self.execute)(first, size)
                 log.rows.append((me, step, first, size, self.requested, start, env.now))
-                parts = self.parts if self.case.as_real else None
+                parts = self.parts if self.case.as_real and not inside else None
                 times = self.case.times(me, first, size, self.executed, parts)
                 self.loop.measured[me] = times, env.now - self.requested
                 self.ask()
@@ -72,7 +80,7 @@ class _Master:
         if (yield from self.levels.begins(self.env, self.v)):
             self.ask()
         else:
-            self.log.told[self.rank] = Fraction(0)
+            self.log.told[self.rank] = self.env.now
 
     def hear_that_nothing_is_left(self) -> None:
         self.log.told[self.rank] = self.env.now
@@ -106,6 +114,28 @@ class _Master:
             yield self.env.timeout(Fraction(self.case.break_time))
             yield from self.serve_all()
             self.log.waits[self.rank].append((broke_off, self.env.now))
+
+    def execute_inside(self, first: int, size: int) -> Iterator[Any]:
+        env, case, log, me = self.env, self.case, self.log, self.rank
+        self.executed, left = Fraction(0), case.elapsed_alone(me, first, size)
+        while True:
+            begin, self.bell = env.now, env.event()
+            done = env.timeout(case.stretched(me, left, begin))
+            while True:
+                yield done | self.bell
+                replied = self.awaited is not None and self.awaited.triggered
+                if done.processed or replied or self.next_request() is not None:
+                    break
+                self.bell = env.event()
+            log.work[me].append((begin, env.now))
+            self.executed += env.now - begin
+            if done.processed:
+                return
+            left -= case.worked(me, begin, env.now)
+            broke_off = env.now
+            yield env.timeout(Fraction(case.break_time))
+            yield from self.serve_all()
+            log.waits[me].append((broke_off, env.now))
 
     def serve_all(self) -> Iterator[Any]:
         yield Ranked(self.env, Fraction(0), LAST)
@@ -156,7 +186,7 @@ class _Master:
             self.step, self.position = self.step + 1, self.position + chunk[2]
             yield from self.think()
         self.answered = self.env.now
-        if pe == self.rank and chunk is None:
+        if pe == self.rank and chunk is None and not self.case.threads:
             self.hear_that_nothing_is_left()
         else:
             request.reply.succeed(chunk)
@@ -190,18 +220,22 @@ class _Loop:
         self.case, self.log = case, Log(case.p)
         self.env = simpy.Environment(Fraction(0)) if env is None else env
         self.levels = Levels(case, case.dedicated) if levels is None else levels
+        if case.answers_by("thread"):
+            self.case = case = replace(case, threads=tuple(pes[0] for pes in self.levels.pes))
         self.step = self.begin = 0
         self.measured: dict[int, Any] = {}
         self.masters = [_Master(self, v) for v in range(len(self.levels.pes))]
 
     def worker(self, master: _Master, rank: int) -> Iterator[Any]:
         env, log, near = self.env, self.log, self.levels.near(rank)
+        yield from self.case.starts(env, log, rank)
+        making = Fraction(0) if rank == master.rank else self.case.making(rank)
         if not (yield from self.levels.begins(env, master.v)):
-            log.told[rank] = Fraction(0)
+            log.told[rank] = env.now
             return
         while True:
             requested = env.now
-            yield Ranked(env, near, rank)
+            yield Ranked(env, near + making, rank)
             chunk = yield master.request(rank)
             yield env.timeout(near)
             start = env.now

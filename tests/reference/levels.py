@@ -123,8 +123,12 @@ class LoopQueue:
         self.window = new_lock(env, levels.case, 0)
         self.step = self.begin = 0
 
-    def obtain(self, v: int, pe: int) -> Iterator[Any]:
-        """Give (first, size), or None if nothing is left, when the answer has reached the PE."""
+    def obtain(self, v: int, pe: int, making: Fraction = Fraction(0)) -> Iterator[Any]:
+        """Give (first, size), or None if nothing is left, when the answer has reached the PE.
+
+        ``making``: time of making the request.
+        """
+        yield Ranked(self.env, making + Fraction(self.case.latency[pe]), pe)
         obtain = self._locked if self.levels.outer.needs_remaining else self._stepwise
         chunk = yield from obtain(v, pe)
         self.levels.got[v] += 1
@@ -140,7 +144,6 @@ class LoopQueue:
 
     def _stepwise(self, v: int, pe: int) -> Iterator[Any]:
         case, env, rule = self.case, self.env, self.levels.outer
-        yield self._travel(pe)
         yield from self.window.acquire(pe)
         yield env.timeout(Fraction(case.atomic))
         step, self.step = self.step, self.step + 1
@@ -161,7 +164,6 @@ class LoopQueue:
 
     def _locked(self, v: int, pe: int) -> Iterator[Any]:
         case, env = self.case, self.env
-        yield self._travel(pe)
         yield from self.window.acquire(pe)
         self.levels.publish(v)
         yield env.timeout(Fraction(case.atomic))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
 from typing import Any
 
+import numpy as np
 import simpy
 
 from tests.reference.techniques import Parameters, Rule
@@ -37,6 +38,12 @@ class Case:
     service_order: str = "fifo"
     ahead: int = 0
     dedicated: bool = False
+    answers: str = "between-iterations"
+    thread_share: float = 0.0
+    request: float = 0.0
+    start_up: float = 0.0
+    start_up_std: float = 0.0
+    threads: tuple[int, ...] = ()  # masters that answer by a thread, filled in by their models
     polling: bool = False
     retry: float = 1.0
     nowait: bool = False
@@ -82,13 +89,60 @@ class Case:
 
     def seconds(self, pe: int, first: int, size: int) -> Fraction:
         cost = Fraction(self.prefix[first + size]) - Fraction(self.prefix[first])
-        return cost / Fraction(self.speed[pe])
+        return cost / self.pace(pe)
+
+    def pace(self, pe: int) -> Fraction:
+        """Speed at which a PE executes, but for slow-downs."""
+        return Fraction(self.speed[pe]) * (1 - Fraction(self.thread_share) * (pe in self.threads))
+
+    def answers_by(self, way: str) -> bool:
+        """Whether masters that execute chunks answer so."""
+        alone = self.p == 1 and way == "thread"  # a thread answers workers
+        return self.answers == way and not self.dedicated and not alone
+
+    def making(self, pe: int) -> Fraction:
+        """Time in which a PE that is no master makes a request."""
+        return Fraction(self.request) / Fraction(self.speed[pe])
+
+    def ready(self, pe: int) -> Fraction:
+        """When a PE has started."""
+        mean, std = self.start_up, self.start_up_std
+        if std:
+            key = np.random.SeedSequence(self.parameters.seed, spawn_key=(0x57A7,))
+            mean = np.random.default_rng(key).gamma((mean / std) ** 2, std**2 / mean, self.p)[pe]
+        return Fraction(mean) / Fraction(self.speed[pe])
+
+    def starts(self, env: simpy.Environment, log: Log, pe: int, like: int = -1) -> Iterator[Any]:
+        """Process step: a PE starts, idle until then; ``like``: with another one."""
+        ready = self.ready(pe if like < 0 else like)
+        if env.now < ready:
+            log.idles[pe].append((env.now, ready))
+            yield env.timeout(ready - env.now)
 
     def elapsed(self, pe: int, first: int, size: int, start: Fraction, part: int = 0) -> Fraction:
         """Time that iterations take from ``start`` on, slow-downs included; ``part``: executed at a time."""
         calls = ceil(Fraction(size, part or self.part(size)))
-        each = Fraction(self.piece_time) / Fraction(self.speed[pe])
-        left, now, factor = self.seconds(pe, first, size) + calls * each, start, Fraction(1)
+        each = Fraction(self.piece_time) / self.pace(pe)
+        return self.stretched(pe, self.seconds(pe, first, size) + calls * each, start)
+
+    def elapsed_alone(self, pe: int, first: int, size: int) -> Fraction:
+        """Work of a chunk, in seconds without slow-downs."""
+        calls = ceil(Fraction(size, self.part(size)))
+        return self.seconds(pe, first, size) + calls * Fraction(self.piece_time) / self.pace(pe)
+
+    def worked(self, pe: int, begin: Fraction, end: Fraction) -> Fraction:
+        """Work between two times, in seconds without slow-downs."""
+        now, factor, work = begin, Fraction(1), Fraction(0)
+        for time, following in self.slow[pe] if self.slow else ():
+            reached = min(max(Fraction(time), now), end)
+            work, now, factor = work + (reached - now) * factor, reached, Fraction(following)
+            if reached < Fraction(time):
+                return work
+        return work + (end - now) * factor
+
+    def stretched(self, pe: int, left: Fraction, start: Fraction) -> Fraction:
+        """Time that some seconds of work take from ``start`` on, slow-downs included."""
+        now, factor = start, Fraction(1)
         for time, following in self.slow[pe] if self.slow else ():
             room = Fraction(time) - now
             if room > 0:
@@ -116,7 +170,7 @@ class Case:
         if sizes is None and self.piece_time:
             sizes = self.sizes(size)
         begins = [0, *accumulate(sizes[:-1])] if sizes else [0]
-        each = Fraction(self.piece_time) / Fraction(self.speed[pe])
+        each = Fraction(self.piece_time) / self.pace(pe)
         times = [self.seconds(pe, first + k, 1) + (each if k in begins and sizes else 0) for k in range(size)]
         if executed and self.parameters.pieces:
             for begin, (part, took) in zip(begins, executed, strict=True):

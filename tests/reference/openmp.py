@@ -44,11 +44,19 @@ class _Loop:
 
     def begin(self, pes: list[int]) -> Iterator[Any]:
         """Process step at the loop's start: whether threads work in it."""
+        first = self.levels.pes[self.case.node_of_pe[pes[0]]][0]
+        begun = self.env.now
+        for pe in pes:
+            if begun < self.case.ready(first):
+                self.log.idles[pe].append((begun, self.case.ready(first)))
+        if begun < self.case.ready(first):
+            yield self.env.timeout(self.case.ready(first) - begun)
+        started = self.env.now
         works = yield from self.levels.begins(self.env, self.case.node_of_pe[pes[0]])
         for pe in pes:
             self.asked[pe] = self.env.now
             if not works:
-                self.log.told[pe] = Fraction(0)
+                self.log.told[pe] = started
         return works
 
     def parts(self, v: int, pe: int, first: int, size: int) -> list[tuple[int, int, int]]:
@@ -69,12 +77,12 @@ class _Loop:
         env, log, pes = self.env, self.log, self.levels.pes[v]
         if not (yield from self.begin(pes)):
             return
-        since = env.now
+        since, making = env.now, self.case.making(pes[0])
         while True:
             chunk = None
             asks = yield from self.levels.may_ask(env, v)
             if asks:
-                chunk = yield from self.queue.obtain(v, pes[0])
+                chunk = yield from self.queue.obtain(v, pes[0], making)
             if chunk is None:
                 for pe in pes:
                     log.told[pe] = env.now
@@ -135,7 +143,7 @@ class _Loop:
             chunk = None if first_time else (yield from team.take(pe))
             first_time = False
             if chunk is None and not team.exhausted and (yield from self.levels.may_ask(env, v)):
-                got = yield from self.queue.obtain(v, pe)
+                got = yield from self.queue.obtain(v, pe, self.case.making(self.levels.pes[v][0]))
                 if got is None:
                     team.exhausted = True
                 else:
@@ -164,7 +172,7 @@ class _Loop:
                 asks = yield from self.levels.may_ask(env, v)
             if asks and self.number[pe] == len(shared):
                 shared.append(env.event())
-                got = yield from self.queue.obtain(v, pe)
+                got = yield from self.queue.obtain(v, pe, self.case.making(self.levels.pes[v][0]))
                 shared[self.number[pe]].succeed(got)
             if asks:
                 chunk = yield shared[self.number[pe]]

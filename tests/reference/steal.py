@@ -62,7 +62,8 @@ class _Loop:
 
     def pe(self, pe: int) -> Iterator[Any]:
         case, env, log, part = self.case, self.env, self.log, self.parts[pe]
-        asked = Fraction(0)
+        yield from case.starts(env, log, pe)
+        asked = env.now
         yield Ranked(env, Fraction(0), pe)
         while True:
             chunk = None
