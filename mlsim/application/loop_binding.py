@@ -13,7 +13,7 @@ from mlsim.application.user_code import model_entry
 from mlsim.errors import InputError
 from mlsim.execution_models import ModelEntry, chunk_execution, loop_state
 from mlsim.execution_models.cca import BAD_SIZE, CHOOSE
-from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.application_section import ExecutionConfig, ExecutionParameters
 from mlsim.scenario.technique_section import RELEASING, ParametersConfig
 from mlsim.scenario.words import GlobalP, LockOrder, MasterAnswers, MasterRole, ServiceOrder
 from mlsim.techniques.rule_layout import RuleSettings
@@ -142,9 +142,9 @@ def _delays_of_pes(problem: Problem, entry: ModelEntry, first: Ints, begin: floa
     execution, properties, speed = problem.execution, entry.properties, problem.speed
     request, ready = np.zeros(len(speed)), np.zeros(len(speed))
     if "request_cost" in properties.reads:
-        request = execution.request_cost / speed
-    if "start_up" in properties.reads and execution.start_up > 0.0:
-        ready = np.maximum(start_times(execution, problem.seed, len(speed)) / speed - begin, 0.0)
+        request = execution.parameters.request_cost / speed
+    if "start_up" in properties.reads and execution.parameters.start_up > 0.0:
+        ready = np.maximum(start_times(execution.parameters, problem.seed, len(speed)) / speed - begin, 0.0)
     if properties.asking == "threads":  # of a process, which starts and requests
         process = np.repeat(first[:-1], np.diff(first))
         request, ready = request[process], ready[process]
@@ -153,9 +153,9 @@ def _delays_of_pes(problem: Problem, entry: ModelEntry, first: Ints, begin: floa
     return read_only(request), read_only(ready)
 
 
-def start_times(execution: ExecutionConfig, seed: int, p: int) -> Floats:
+def start_times(parameters: ExecutionParameters, seed: int, p: int) -> Floats:
     """Return when PEs have started, in s at speed 1: all at one time, or by a gamma distribution."""
-    mean, std = execution.start_up, execution.start_up_std
+    mean, std = parameters.start_up, parameters.start_up_std
     if std == 0.0:
         return np.full(p, mean)
     key = np.random.SeedSequence(seed, spawn_key=(_STREAM,))
@@ -183,7 +183,7 @@ def _costs(problem: Problem, entry: ModelEntry, of_lb4mpi: bool, choose_after: i
     dedicated = properties.masters and execution.master is MasterRole.DEDICATED and p > 1
     answers = MasterAnswers.BETWEEN_ITERATIONS
     if "answers" in properties.reads and execution.master is not MasterRole.DEDICATED:
-        answers = execution.answers
+        answers = execution.parameters.answers
     return loop_state.Costs(
         calculation=execution.chunk_calculation,
         assignment=execution.chunk_assignment,
@@ -199,7 +199,7 @@ def _costs(problem: Problem, entry: ModelEntry, of_lb4mpi: bool, choose_after: i
         dedicated=dedicated,
         inside=answers is MasterAnswers.INSIDE,
         threaded=answers is MasterAnswers.THREAD and p > 1,
-        thread_share=execution.thread_share,
+        thread_share=execution.parameters.thread_share,
         nowait=bool(execution.nowait),
         global_p=p if "global_p" in properties.reads and execution.global_p is GlobalP.PES else 0,
         pushed=of_lb4mpi and properties.asking == "master",

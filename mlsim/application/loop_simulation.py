@@ -202,13 +202,19 @@ def _chosen(technique: str, problem: Problem) -> tuple[Choice, ...]:
     return found
 
 
+def _started(execution: ExecutionConfig) -> ExecutionConfig:
+    """Return the execution of PEs that have started."""
+    parameters = execution.parameters.model_copy(update={"start_up": 0.0, "start_up_std": 0.0})
+    return execution.model_copy(update={"parameters": parameters})
+
+
 def trial_by(problem: Problem, history: StepHistory) -> Simulate:
     """Return a simulation of a time step for a selector, with the weights that AWF has learned so far."""
     problem = problem._replace(
         latency=read_only(problem.latency),
         perturbation=None,
         pe_unavailability=None,
-        execution=problem.execution.model_copy(update={"start_up": 0.0, "start_up_std": 0.0}),
+        execution=_started(problem.execution),
     )
 
     def trial(

@@ -24,14 +24,7 @@ _SPREAD = (1.0, 0.8, 1.2)
 _MOST_SIMULATIONS = 1_000_000
 _MOST_SHOWN = 16
 _CHUNKS_TO_RECORD = 100  # per PE; a record of so many hides little, and costs few requests
-_COSTS = (
-    "chunk_calculation",
-    "chunk_assignment",
-    "atomic_service",
-    "request_cost",
-    "break_time",
-    "piece_time",
-)
+_COSTS = ("chunk_calculation", "chunk_assignment", "atomic_service", "break_time", "piece_time")
 _LATENCIES = ("latency", "intra_node_latency")
 
 
@@ -223,6 +216,8 @@ def _charges(base: Scenario, factor: float) -> dict[str, object]:
     for name in _COSTS:
         if value := getattr(execution, name):
             keys[f"application.execution.{name}"] = f"{value * factor!r} s"
+    if value := execution.parameters.request_cost:
+        keys["application.execution.parameters.request_cost"] = f"{value * factor!r} s"
     for name in _LATENCIES:
         if value := getattr(network, name):
             keys[f"platform.network.{name}"] = f"{value * factor!r} s"

@@ -10,7 +10,7 @@ from mlsim.scenario import technique_section, words
 from mlsim.scenario.amount_types import Duration, Seconds, Size
 from mlsim.scenario.costs_section import OWN_LENGTH, CostsConfig, SelectionConfig, cannot_stop
 from mlsim.scenario.field_types import Count, OneOf, Switch, number, whole
-from mlsim.scenario.section_base import Section, Violation, plugin_name
+from mlsim.scenario.section_base import Parameters, Section, Violation, plugin_name
 
 MOST_ITERATIONS = 1 << 62  # of a loop, and of all its time steps together; as in real runs
 LoopLength = Annotated[int, whole(0, MOST_ITERATIONS)]
@@ -38,18 +38,9 @@ class IterationsConfig(Section):
 ModelName = Annotated[str, plugin_name(words.ExecutionModel, "mlsim.models")]
 
 
-class ExecutionConfig(Section):
-    """The execution model, and the costs of scheduling."""
+class ExecutionParameters(Parameters):
+    """Answers of masters, and times of PEs before their requests."""
 
-    model: ModelName = words.ExecutionModel.DCA
-    """Execution model; `mlsim list models` explains each. One level: cca (a master), dca (distributed;
-    Eleliemy 2021, ch. 4). Two levels, nodes and PEs: hmw (masters), hdca (distributed; Eleliemy 2021, ch. 5),
-    mpi+openmp. A queue for every PE: steal. Or one of your own, see docs/reference/loops.md.
-    """
-    master: OneOf[words.MasterRole] = words.MasterRole.NON_DEDICATED
-    """Whether masters only serve (dedicated) or execute chunks themselves as well, as in LB4MPI
-    (non-dedicated; Eleliemy 2021, §4.1). Without workers, a master executes all. For cca, hmw.
-    """
     answers: OneOf[words.MasterAnswers] = words.MasterAnswers.BETWEEN_ITERATIONS
     """When a non-dedicated master answers requests: between-iterations (at its breaks, see break_after),
     inside (a request interrupts the iteration that it executes), or thread (a thread of its process answers
@@ -59,18 +50,6 @@ class ExecutionConfig(Section):
     """Share of a master's speed that its answering thread takes from the iterations; 0: the thread has a core
     of its own. For answers: thread.
     """
-    chunk_calculation: Seconds = 0.0
-    """Time to compute one chunk size (s), on a PE of the reference speed. Default: nothing is charged that
-    was not asked for.
-    """
-    chunk_assignment: Seconds = 0.0
-    """Time to assign a chunk at a master or in a queue (s). Default: as above."""
-    atomic_service: Seconds = 0.0
-    """Time that one atomic operation, or one access under a lock, holds the queue (s). Default: as above. For
-    dca, hdca, mpi+openmp and steal.
-    """
-    injected_delay: Seconds = 0.0
-    """Time added to every chunk calculation (s); Eleliemy 2021, §7.1.1 uses 0, 10, 100 us."""
     request_cost: Seconds = 0.0
     """Time that a PE spends on making a request before it is sent (s), on a PE of the reference speed: slower
     PEs request later. Masters need none for themselves. Default: nothing is charged that was not asked for.
@@ -84,6 +63,42 @@ class ExecutionConfig(Section):
     """Standard deviation of start_up over PEs (s): gamma-distributed, by seed and job. Default: all take the
     same time.
     """
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that a deviation has its mean."""
+        if self.start_up_std > 0.0 and self.start_up == 0.0:
+            message = "given without start_up, the mean; give both, e.g. start_up: 2 s"
+            yield Violation("start_up_std", message, ("start_up",))
+
+
+class ExecutionConfig(Section):
+    """The execution model, and the costs of scheduling."""
+
+    other_names: ClassVar[Mapping[str, str]] = {
+        name: f"parameters.{name}" for name in ExecutionParameters.model_fields
+    }
+
+    model: ModelName = words.ExecutionModel.DCA
+    """Execution model; `mlsim list models` explains each. One level: cca (a master), dca (distributed;
+    Eleliemy 2021, ch. 4). Two levels, nodes and PEs: hmw (masters), hdca (distributed; Eleliemy 2021, ch. 5),
+    mpi+openmp. A queue for every PE: steal. Or one of your own, see docs/reference/loops.md.
+    """
+    master: OneOf[words.MasterRole] = words.MasterRole.NON_DEDICATED
+    """Whether masters only serve (dedicated) or execute chunks themselves as well, as in LB4MPI
+    (non-dedicated; Eleliemy 2021, §4.1). Without workers, a master executes all. For cca, hmw.
+    """
+    chunk_calculation: Seconds = 0.0
+    """Time to compute one chunk size (s), on a PE of the reference speed. Default: nothing is charged that
+    was not asked for.
+    """
+    chunk_assignment: Seconds = 0.0
+    """Time to assign a chunk at a master or in a queue (s). Default: as above."""
+    atomic_service: Seconds = 0.0
+    """Time that one atomic operation, or one access under a lock, holds the queue (s). Default: as above. For
+    dca, hdca, mpi+openmp and steal.
+    """
+    injected_delay: Seconds = 0.0
+    """Time added to every chunk calculation (s); Eleliemy 2021, §7.1.1 uses 0, 10, 100 us."""
     message_size: Size = 16.0
     """Size of a request, a reply or an atomic operation (B). Default: two numbers of 8 B."""
     break_after: Count = 1
@@ -130,18 +145,18 @@ class ExecutionConfig(Section):
     """
     nowait: Switch = False
     """Whether threads go on without a barrier after each chunk. For mpi+openmp."""
+    parameters: ExecutionParameters = Field(default_factory=ExecutionParameters)
+    """Answers of masters, and times of PEs before their requests."""
 
     def broken_rules(self) -> Iterator[Violation]:
-        """Check costs that need another one, and those that exclude each other."""
-        if self.start_up_std > 0.0 and self.start_up == 0.0:
-            message = "given without start_up, the mean; give both, e.g. start_up: 2 s"
-            yield Violation("start_up_std", message, ("start_up",))
-        if self.request_cost > 0.0 and self.request_ahead > 0 and self.model is words.ExecutionModel.CCA:
+        """Check that no request takes time from a chunk's execution."""
+        asks_ahead = self.request_ahead > 0 and self.model is words.ExecutionModel.CCA
+        if asks_ahead and self.parameters.request_cost > 0.0:
             message = (
                 "not with request_ahead: a PE that requests while it executes would have to stop, which is "
                 "not simulated; write 0, or request_ahead: 0"
             )
-            yield Violation("request_cost", message, ("request_ahead", "model"))
+            yield Violation("parameters.request_cost", message, ("request_ahead", "model"))
 
 
 def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:

@@ -208,7 +208,10 @@ def _of_models(execution: application_section.ExecutionConfig) -> Iterator[str]:
         if key not in properties.reads:
             models = [model for model in words.ExecutionModel if key in model.entry.properties.reads]
             reader = f"{'models' if len(models) > 1 else 'model'} {', '.join(models)}"
-            yield from _unread(execution, place, (key,), reader, f"{place}.model is {execution.model}")
+            parameters = key in application_section.ExecutionParameters.model_fields
+            section = execution.parameters if parameters else execution
+            where = f"{place}.parameters" if parameters else place
+            yield from _unread(section, where, (key,), reader, f"{place}.model is {execution.model}")
     if "answers" in properties.reads:
         yield from _of_masters(execution, place)
     if "lock" in properties.reads and execution.lock is words.LockOrder.FIFO:
@@ -217,20 +220,20 @@ def _of_models(execution: application_section.ExecutionConfig) -> Iterator[str]:
 
 def _of_masters(execution: application_section.ExecutionConfig, place: str) -> Iterator[str]:
     """Name keys that masters do not read as they answer otherwise."""
-    if execution.master is words.MasterRole.DEDICATED:
-        reason, keys = (
-            f"{place}.master is dedicated",
-            ("answers", "thread_share", "break_after", "break_every"),
-        )
-        yield from _unread(execution, place, (*keys, "break_time"), "master: non-dedicated", reason)
-        return
-    reason = f"{place}.answers is {execution.answers}"
+    parameters, where = execution.parameters, f"{place}.parameters"
     between, thread = words.MasterAnswers.BETWEEN_ITERATIONS, words.MasterAnswers.THREAD
-    if execution.answers is not thread:
-        yield from _unread(execution, place, ("thread_share",), f"answers: {thread}", reason)
-    if execution.answers is not between:
-        yield from _unread(execution, place, ("break_after", "break_every"), f"answers: {between}", reason)
-    if execution.answers is thread:
+    breaks = ("break_after", "break_every")
+    if execution.master is words.MasterRole.DEDICATED:
+        reason, reader = f"{place}.master is dedicated", "master: non-dedicated"
+        yield from _unread(execution, place, (*breaks, "break_time"), reader, reason)
+        yield from _unread(parameters, where, ("answers", "thread_share"), reader, reason)
+        return
+    reason = f"{where}.answers is {parameters.answers}"
+    if parameters.answers is not thread:
+        yield from _unread(parameters, where, ("thread_share",), f"answers: {thread}", reason)
+    if parameters.answers is not between:
+        yield from _unread(execution, place, breaks, f"answers: {between}", reason)
+    if parameters.answers is thread:
         yield from _unread(execution, place, ("break_time",), "other answers", reason)
 
 

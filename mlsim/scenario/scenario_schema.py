@@ -276,12 +276,13 @@ class Scenario(Section):
             )
             yield Violation("output.trace", message, ("application.execution.request_ahead",))
         for key in ("request_cost", "start_up"):
-            if self.output.trace is words.TraceLevel.MESSAGES and getattr(execution, key) > 0.0:
+            if self.output.trace is words.TraceLevel.MESSAGES and getattr(execution.parameters, key) > 0.0:
+                place = f"application.execution.parameters.{key}"
                 message = (
-                    "messages, but records do not tell when a request left that took time to make, or waited "
-                    f"for its PE to start; write application.execution.{key}: 0 s, or trace: chunks"
+                    "messages, but records have no time at which a request left that took time to make, or "
+                    f"waited for its PE to start; write {place}: 0 s, or trace: chunks"
                 )
-                yield Violation("output.trace", message, (f"application.execution.{key}",))
+                yield Violation("output.trace", message, (place,))
 
     def _broken_cap(self) -> Iterator[Violation]:
         """Check that a power cap and measured power have the power of nodes, and that a job may start."""

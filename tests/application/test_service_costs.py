@@ -180,17 +180,20 @@ def told(**execution: Any) -> list[str]:
 def test_keys_that_an_answer_does_not_read_are_named() -> None:
     place = "application.execution."
     assert told(answers="inside", break_after=3, break_time=1e-6) == [
-        f"{place}break_after has no effect: only answers: between-iterations reads it, and {place}answers is "
-        "inside"
+        f"{place}break_after has no effect: only answers: between-iterations reads it, and "
+        f"{place}parameters.answers is inside"
     ]
     assert [line.split()[0] for line in told(answers="thread", break_time=1e-6, break_every=1e-3)] == [
         f"{place}break_every",
         f"{place}break_time",
     ]
-    assert [line.split()[0] for line in told(master="dedicated", answers="inside")] == [f"{place}answers"]
-    assert [line.split()[0] for line in told(thread_share=0.1)] == [f"{place}thread_share"]
-    assert [line.split()[0] for line in told(model="dca", answers="inside")] == [f"{place}answers"]
-    assert [line.split()[0] for line in told(model="steal", request_cost=1e-6)] == [f"{place}request_cost"]
+    for keys, unread in (
+        ({"master": "dedicated", "answers": "inside"}, "answers"),
+        ({"thread_share": 0.1}, "thread_share"),
+        ({"model": "dca", "answers": "inside"}, "answers"),
+        ({"model": "steal", "request_cost": 1e-6}, "request_cost"),
+    ):
+        assert [line.split()[0] for line in told(**keys)] == [f"{place}parameters.{unread}"]
     assert told(answers="thread", thread_share=0.1, request_cost=1e-6, start_up=1, start_up_std=1) == []
 
 
@@ -213,7 +216,7 @@ def test_start_up_is_passed_once_in_time_steps(technique: str) -> None:
     prefix, execution = np.arange(41.0), ExecutionConfig(model=ExecutionModel.DCA, start_up=100.0)
     late, early = (
         simulate(prefix, np.ones(4), np.zeros(4), technique, execution, time_steps=3, record=True)
-        for execution in (execution, execution.model_copy(update={"start_up": 0.0}))
+        for execution in (execution, ExecutionConfig(model=ExecutionModel.DCA))
     )
     assert late.t_loop == pytest.approx(early.t_loop + 100.0)
     assert (late.idle == early.idle + 100.0).all()

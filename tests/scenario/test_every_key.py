@@ -427,11 +427,15 @@ CASES: dict[str, Case] = {
     "application.execution.chunk_assignment": Case(CCA, "0.1 s"),
     "application.execution.atomic_service": Case(LOOP, "0.1 s"),
     "application.execution.injected_delay": Case(LOOP, "0.1 s"),
-    "application.execution.answers": Case(CCA | {"application.technique": "SS"}, "inside"),
-    "application.execution.thread_share": Case(CCA | {"application.execution.answers": "thread"}, 0.5),
-    "application.execution.request_cost": Case(LOOP, "0.1 s"),
-    "application.execution.start_up": Case(LOOP, "1 s"),
-    "application.execution.start_up_std": Case(LOOP | {"application.execution.start_up": "1 s"}, "0.5 s"),
+    "application.execution.parameters.answers": Case(CCA | {"application.technique": "SS"}, "inside"),
+    "application.execution.parameters.thread_share": Case(
+        CCA | {"application.execution.parameters.answers": "thread"}, 0.5
+    ),
+    "application.execution.parameters.request_cost": Case(LOOP, "0.1 s"),
+    "application.execution.parameters.start_up": Case(LOOP, "1 s"),
+    "application.execution.parameters.start_up_std": Case(
+        LOOP | {"application.execution.parameters.start_up": "1 s"}, "0.5 s"
+    ),
     "application.execution.message_size": Case(LOOP, "1 GB"),
     "application.execution.break_after": Case(CCA, 3),
     "application.execution.break_time": Case(CCA, "1 s"),

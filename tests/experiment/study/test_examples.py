@@ -71,9 +71,30 @@ class TestDCAvsCCA:
     @pytest.mark.parametrize("technique", ["FAC2", "WF"])
     def test_factoring_does_not_care(self, technique):
         cca, dca = (
-            t_loop("dca-vs-cca", "Mandelbrot", "2:1, slow master", technique, m) for m in ("cca", "dca")
+            t_loop("dca-vs-cca", "Mandelbrot", "2:1, fast master", technique, m) for m in ("cca", "dca")
         )
         assert cca == pytest.approx(dca, rel=0.02)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("technique", ["FAC2", "WF"])
+    def test_factoring_does_not_care_about_a_slow_master_either(self, technique):
+        cca, dca = (t_loop("dca-vs-cca", "PSIA", "2:1, slow master", technique, m) for m in ("cca", "dca"))
+        assert cca == pytest.approx(dca, rel=0.02)
+
+    @pytest.mark.slow
+    def test_the_service_time_of_one_number_explains_others(self):
+        fitted, more_xeon, fast = (
+            t_loop("dca-vs-cca", "PSIA", machine, "SS", "cca")
+            for machine in ("2:1, slow master", "1:2, slow master", "2:1, fast master")
+        )
+        assert fitted == pytest.approx(233, rel=0.005)
+        assert more_xeon == pytest.approx(fitted, rel=0.005)
+        assert fast == pytest.approx(105, rel=0.06)
+
+    @pytest.mark.slow
+    def test_fast_pes_request_first(self):
+        seconds = t_loop("dca-vs-cca", "PSIA", "2:1, slow master", "GSS", "dca")
+        assert seconds == pytest.approx(185, rel=0.04)
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
