@@ -325,8 +325,9 @@ def group_jobs(jobs: Jobs, by: str, names: Mapping[int, str] | None = None) -> G
     """Group the started jobs.
 
     ``by`` is ``class``: see :data:`CLASSES`; ``size``: processors q between powers of two: 1, 2, 3-4, 5-8 …;
-    ``week`` of the end, from 1, counted from the scenario's start; or one of :data:`CODED`, whose numbers
-    ``names`` maps to names. Two numbers with one name keep the number as well.
+    ``week`` of the end, from 1, counted from the scenario's start; ``application`` or ``technique``, of runs
+    with several applications; or one of :data:`CODED`, whose numbers ``names`` maps to names. Two numbers
+    with one name keep the number as well.
     """
     started = np.flatnonzero(~np.isnan(jobs.start_time))
     if by in _RULES:
@@ -334,7 +335,7 @@ def group_jobs(jobs: Jobs, by: str, names: Mapping[int, str] | None = None) -> G
     else:
         codes: Ints | None = getattr(jobs, by)
         numbers = np.full(len(jobs.job_id), -1, np.int64) if codes is None else codes
-        name = _namer(names or {})
+        name = _namer(names or {}, "none" if by == "technique" and codes is not None else "unknown")
     found, places = np.unique(numbers[started], return_inverse=True)
     code = np.full(len(numbers), -1, np.int64)
     code[started] = places
@@ -362,14 +363,14 @@ def _weeks(jobs: Jobs) -> Ints:
     return np.floor(np.nan_to_num(jobs.end_time) / WEEK).astype(np.int64)
 
 
-def _namer(names: Mapping[int, str]) -> Callable[[int], str]:
-    """Return the function that maps a code to its label."""
+def _namer(names: Mapping[int, str], unknown: str) -> Callable[[int], str]:
+    """Return the function that maps a code to its label; ``unknown``: that of codes below 0."""
     shared = {name for name, count in Counter(names.values()).items() if count > 1}
 
     def label(code: int) -> str:
         name = names.get(code)
         if name is None:
-            return "unknown" if code < 0 else str(code)
+            return unknown if code < 0 else str(code)
         return f"{name} ({code})" if name in shared else name
 
     return label
@@ -384,7 +385,7 @@ _RULES: dict[str, tuple[Callable[[Jobs], Ints], Callable[[int], str]]] = {
 CODED = ("user", "group", "executable", "queue", "partition", "qos")
 """Columns of numbers that may have names in the workload."""
 
-GROUPINGS = ("class", "size", *CODED, "week")
+GROUPINGS = ("class", "size", *CODED, "application", "technique", "week")
 
 
 def class_quality(truth: Mask, said: Mask) -> dict[str, float]:

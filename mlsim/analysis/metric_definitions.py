@@ -26,7 +26,8 @@ def _read(text: str) -> tuple[Metric, ...]:
 
 _BEFORE_JOBS = """
 schema_version | version of this contract, 1
-scenario, seed, technique | which run this is; `technique` is null where jobs ran no loop
+scenario, seed, technique | which run this is; `technique` is null where jobs ran no loop, or where
+    applications have several
 jobs.submitted | jobs submitted to the batch system | jobs
 jobs.completed, jobs.killed, jobs.failed, jobs.rejected | how they ended; the four, and `jobs.withdrawn`,
     add up to `submitted` | jobs
@@ -95,6 +96,17 @@ classes.bounded_slowdown_small, classes.bounded_slowdown_large | mean bounded sl
     large jobs | 1
 classes.killed, classes.lost_core_seconds | attempts that the safeguard ended, and their core-seconds |
     jobs, core s | Zrigui 2021, Algorithm 4
+applications.<name>.jobs, applications.<name>.techniques | only with `applications`: jobs of the application
+    by end, as under `jobs`; how many of its jobs had each technique | jobs
+applications.<name>.core_seconds, applications.<name>.run_time, applications.<name>.wait_time,
+    applications.<name>.bounded_slowdown | Σ cores at the start · p; aggregates over its jobs | core s, s,
+    s, 1
+applications.<name>.loops | `count`, `t_loop`, `imbalance`, `busy`, `overhead` and `idle` of its loops, as
+    under `loops`
+applications.<name>.coordination.releases, applications.<name>.coordination.requests,
+    applications.<name>.coordination.rejections, applications.<name>.coordination.nodes_accepted | nodes that
+    its jobs released early; requests for nodes to them; refused ones; nodes that they agreed to release |
+    nodes, messages, messages, nodes
 dependencies.held | only with `workload.dependencies`: jobs whose eligible time is not their submit time;
     for them, and in all that follows from w, r is the eligible time | jobs
 dependencies.held_time | aggregate of eligible time - submit time over these | s
@@ -113,6 +125,7 @@ energy.measured_jobs | how many jobs' power over time is their own (`workload.po
 workload.log | how many jobs of the whole log met each cleaning rule or fallback | jobs
 workload.simulated | the same over the jobs simulated | jobs
 workload.largest_request | the most processors a job could request | processors
+workload.replaced | only with `applications`: columns of the workload that replaced keys of applications
 workload.start, workload.time_zone | only if the log has dates: date of time 0, on the log's clocks; zone of
     these, if the log's header has it
 self | the simulator's own time and memory

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.analysis import job_metrics, machine_metrics
+from mlsim.analysis.application_metrics import application_metrics
 from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, derived_times, empty
 from mlsim.record.table_blocks import blocks_of
 
@@ -68,6 +69,8 @@ def _of_some_runs(records: Records, tau: float) -> dict[str, Any]:
         found["dependencies"] = machine_metrics.dependency_metrics(records.jobs)
     if records.jobs.divider is not None:
         found["classes"] = job_metrics.class_metrics(records, tau)
+    if records.jobs.application is not None:
+        found["applications"] = application_metrics(records, tau)
     if records.shared.name:
         found["shared"] = machine_metrics.shared_metrics(records)
     if len(records.solves.time):
@@ -117,7 +120,7 @@ def summary_without_jobs() -> dict[str, Any]:
     tables = [empty(table) for table in (Jobs, Occupancy, Loops, Chunks, PEs, Messages)]
     records = Records(nodes, *tables)  # type: ignore[arg-type]  # mypy joins the tables' types
     summary = summarize(records, scenario="", seed=0, technique="", predictor="")
-    return summary | {"workload": {}, "cp": {}, "shared": {}, "classes": {}}
+    return summary | {"workload": {}, "cp": {}, "shared": {}, "classes": {}, "applications": {}}
 
 
 def json_safe(value: Any) -> Any:

@@ -43,6 +43,7 @@ class _LoopOptions(cli.Options):
     speeds: str | None = _flag(
         "platform.nodes", "SPEEDxNODES", "Relative speeds of the nodes' PEs: 1x8,0.5x8.", is_read=False
     )
+    application: str | None = _flag("application", "NAME", "One of several applications of FILE.")
     technique: str | None = _flag(
         "application.technique", "TECHNIQUES", "Technique, or several: SS,GSS,FAC2.", is_read=False
     )

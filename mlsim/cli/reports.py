@@ -83,7 +83,10 @@ def _names(labels: str | None) -> list[str] | None:
     return None if labels is None else [name.strip() for name in labels.split(",")]
 
 
-Grouping = Literal["class", "size", "user", "group", "executable", "queue", "partition", "qos", "week"]
+Grouping = Literal[
+    "class", "size", "user", "group", "executable", "queue", "partition", "qos", "application", "technique",
+    "week",
+]  # fmt: skip
 
 
 class _MetricsOptions(cli.Options):
@@ -185,7 +188,9 @@ PlotKind = Literal[
 ]
 
 
-Colouring = Literal["job", "user", "group", "application", "executable", "partition", "queue", "qos"]
+Colouring = Literal[
+    "job", "user", "group", "application", "executable", "technique", "partition", "queue", "qos"
+]
 
 
 class _PlotOptions(cli.Options):

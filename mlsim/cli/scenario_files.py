@@ -96,6 +96,8 @@ def _check_scenario(options: _CheckOptions) -> None:
             "notes": dict(found.notes),
             "misfits": misfits,
         }
+        if found.applications:
+            facts |= {"applications": found.applications, "unused_rules": list(found.unused)}
         print_json(facts | ({"scenario": scenario_text.plain(scenario)} if options.resolved else {}))
         return
     if options.resolved:
@@ -107,6 +109,11 @@ def _check_scenario(options: _CheckOptions) -> None:
         print(f"  workload: not read; --plugins executes {scenario.workload.format}, which reads it")
         return
     print(f"  workload: {found.jobs} jobs" + "".join(f", {k} {v}" for k, v in found.notes.items()))
+    if found.applications:
+        counted = ", ".join(f"{name} {jobs}" for name, jobs in found.applications.items())
+        print(f"  applications, with their jobs: {counted}")
+        for rule in found.unused:
+            print(f"  {rule} matches no job that an earlier rule leaves")
     if not found.misfits:
         return
     counts, most = [count for count, _ in found.misfits.values()], 10

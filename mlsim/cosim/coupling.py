@@ -1,14 +1,18 @@
 """The coupling of the two levels: the batch system, and the applications of its jobs."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from mlsim import coordination
 from mlsim._runtime.arrays import Ints
 from mlsim.application.application_simulator import AnswerPolicy, LoopApplication, LoopJob
+from mlsim.application.iteration_costs import CostProfiles
 from mlsim.application.loop_outcome import LoopRecorder
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.clock.coupled_replay import CoupledBatch
@@ -20,10 +24,11 @@ from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Applications, Progress
 from mlsim.coordination import Answer, Disturbance, Forecast, NodeSet, ReleaseRequest
 from mlsim.cosim import scenario_inputs
+from mlsim.cosim.assignment import Assignment, Kind
 from mlsim.platform import Machine
 from mlsim.record import ChunkStore, JobState
-from mlsim.scenario import Scenario
-from mlsim.scenario.words import ApplicationModel, TraceLevel
+from mlsim.scenario import ApplicationConfig, Scenario
+from mlsim.scenario.words import TraceLevel
 from mlsim.workload import Workload
 from mlsim.workload.workload_dependencies import Dependencies
 
@@ -66,17 +71,22 @@ class LoopApplications:
     """Every job executes a loop, simulated when the job starts."""
 
     def __init__(
-        self, batch: BatchSystem | CoupledBatch, scenario: Scenario, machine: Machine, log: MessageLog | None
+        self,
+        batch: BatchSystem | CoupledBatch,
+        scenario: Scenario,
+        machine: Machine,
+        log: MessageLog | None,
+        assigned: Assignment | None = None,
     ) -> None:
         self.seconds = 0.0
         self._state = batch.state
-        self._config = scenario_inputs.application_of(scenario)
-        scenario_inputs.check_model(scenario, self._config)
+        kinds = (Kind("", scenario, None),) if assigned is None else assigned.kinds
+        self._assigned = assigned
+        self._kinds = [_LoopKind.of(kind, machine) for kind in kinds]
         latency = 0.0 if log is None else log.latency
         self._answers = AnswerPolicy(scenario.coordination.answer, scenario.coordination.tolerance, latency)
         self._seed = scenario.seed
         self._machine = machine
-        self._costs = scenario_inputs.cost_profiles(scenario, machine)
         level = scenario.output.trace
         self._store = ChunkStore() if level.shows_chunks else None
         self._running: dict[int, LoopApplication] = {}
@@ -89,17 +99,22 @@ class LoopApplications:
     def launch(self, slot: int, at: float) -> Forecast:
         """Simulate the loop of a job that starts, on the nodes it holds."""
         began = time.perf_counter()
-        table = self._state.table
+        table, number = self._state.table, self._state.number(slot)
+        iterations, kind = int(table.ints[LOOP_ITERATIONS, slot]), self._kinds[0]
+        if self._assigned is not None:
+            kind = self._kinds[self._assigned.of_job[number]]
+            own = self._assigned.iterations
+            iterations = int(own[number]) if own is not None and own[number] > 0 else iterations
         job = LoopJob(
             int(table.ints[JOB_ID, slot]),
             float(table.floats[RUN, slot]),
-            int(table.ints[LOOP_ITERATIONS, slot]),
+            iterations,
             int(table.ints[LOOP_LIMIT, slot]),
         )
         application = LoopApplication(
             job,
-            self._config,
-            self._costs,
+            kind.config,
+            kind.costs,
             self._machine,
             self._store,
             self._seed,
@@ -107,9 +122,10 @@ class LoopApplications:
             reports_idle=self._log is not None,
         )
         held = self._state.rows_of(slot)
-        forecast = application.start(at, _node_set(self._state.occupancy.ints[:, held.start : held.stop]))
+        with kind.scenario.own_keys():
+            forecast = application.start(at, _node_set(self._state.occupancy.ints[:, held.start : held.stop]))
         self._running[slot] = application
-        self._record_earlier(self._state.number(slot))
+        self._record_earlier(number)
         self.seconds += time.perf_counter() - began
         return forecast
 
@@ -172,6 +188,65 @@ class LoopApplications:
             self._record(number, application)
 
 
+class _LoopKind(NamedTuple):
+    """An application whose jobs execute loops, opened; rigid ones have none of the parts."""
+
+    scenario: Scenario
+    config: ApplicationConfig
+    costs: CostProfiles
+
+    @staticmethod
+    def of(kind: Kind, machine: Machine) -> _LoopKind:
+        """Locate the code of an application, and open its costs."""
+        one = kind.scenario
+        if not one.runs_loops:
+            return _LoopKind(one, one.application, None)  # type: ignore[arg-type]  # never launched
+        with one.own_keys():
+            config = scenario_inputs.application_of(one)
+            scenario_inputs.check_model(one, config)
+            return _LoopKind(one, config, kind.costs or scenario_inputs.cost_profiles(one, machine))
+
+
+class MixedApplications:
+    """Jobs with applications of their own, some rigid, some with loops."""
+
+    def __init__(
+        self, batch: BatchSystem | CoupledBatch, loops: LoopApplications, assigned: Assignment
+    ) -> None:
+        self._state, self._of_job = batch.state, assigned.of_job
+        rigid = RigidApplications(batch)
+        self._of_kind: list[Applications] = [
+            rigid if kind.costs is None else loops for kind in assigned.kinds
+        ]
+
+    def _of(self, slot: int) -> Applications:
+        return self._of_kind[int(self._of_job[self._state.number(slot)])]
+
+    def launch(self, slot: int, at: float) -> Forecast:
+        """Start the application of a job."""
+        return self._of(slot).launch(slot, at)
+
+    def apply_change(self, slot: int, at: float, change: Disturbance, /) -> Forecast:
+        """Apply a disturbance to the application of a job."""
+        return self._of(slot).apply_change(slot, at, change)
+
+    def request_release(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
+        """Request nodes of a job; rigid ones refuse."""
+        return self._of(slot).request_release(slot, at, request)
+
+    def idle_share(self, slot: int, /) -> float:
+        """Return the share of a job's PE time that is idle, by its forecast."""
+        return self._of(slot).idle_share(slot)
+
+    def finish(self, slot: int, at: float, state: JobState) -> None:
+        """End the application of a job."""
+        self._of(slot).finish(slot, at, state)
+
+    def requeue(self, slot: int, at: float, /) -> float:
+        """End an attempt of a job; return the PE-seconds it has computed."""
+        return self._of(slot).requeue(slot, at)
+
+
 def _node_set(rows: Ints) -> NodeSet:
     """Expand occupancy rows of one job to its nodes."""
     first, count, cores = rows[NODE], rows[NODE + 1], rows[NODE_CORES]
@@ -199,8 +274,12 @@ def couple(
     workload: Workload,
     report: Callable[[Progress], None] | None,
     replays: bool = False,
+    assigned: Assignment | None = None,
 ) -> Coupled:
-    """Make the batch system and the applications of a scenario; ``replays``: in the compiled clock."""
+    """Make the batch system and the applications of a scenario.
+
+    ``replays``: in the compiled clock; ``assigned``: the applications of jobs, if there are several.
+    """
     dependencies = scenario_inputs.dependencies_between(scenario, workload)
     log = None
     if scenario.coordination.rca:
@@ -229,9 +308,11 @@ def couple(
                 local=scenario_inputs.local_clock(scenario, workload),
             ),
         )
-    if scenario.application.model is ApplicationModel.LOOP:
-        loops = LoopApplications(batch, scenario, machine, log)
-        return Coupled(batch, loops, loops, log, dependencies)
+    if scenario.runs_loops if assigned is None else assigned.runs_loops:
+        loops = LoopApplications(batch, scenario, machine, log, assigned)
+        mixed = assigned is not None and any(kind.costs is None for kind in assigned.kinds)
+        of_jobs = MixedApplications(batch, loops, assigned) if assigned is not None and mixed else loops
+        return Coupled(batch, of_jobs, loops, log, dependencies)
     return Coupled(batch, RigidApplications(batch), None, log, dependencies)
 
 

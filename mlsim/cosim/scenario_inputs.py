@@ -13,6 +13,7 @@ import numpy as np
 from mlsim._runtime.arrays import Floats
 from mlsim._runtime.memory import give_back
 from mlsim.batch.room.unit_requests import Misfits, PowerCap, Requests
+from mlsim.cosim.assignment import Assignment, columns_to_read
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of, power_of
 from mlsim.record import Calendar
@@ -20,8 +21,8 @@ from mlsim.record.table_blocks import LARGE_ROWS
 from mlsim.record.table_files import JOB_COLUMNS
 from mlsim.scenario import ApplicationConfig, BatchConfig, Scenario, WorkloadConfig
 from mlsim.scenario.scenario_paths import PLUGIN_KEYS, located_code, located_technique, resolve_path
-from mlsim.scenario.simulation_demand import check_workload
-from mlsim.scenario.words import ApplicationModel, CleaningRule, Contiguity, Mapping, RequestRule, TraceLevel
+from mlsim.scenario.simulation_demand import check_failures, check_loop
+from mlsim.scenario.words import CleaningRule, Contiguity, Mapping, RequestRule, TraceLevel
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
 from mlsim.workload.derived_logs import resampled
 from mlsim.workload.generated_jobs import Made, planned
@@ -73,7 +74,7 @@ def measured_power(scenario: Scenario) -> JobSteps | None:
 def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:
     """Open the workload, for the units that its jobs ask for."""
     for name in scenario.workload.columns or ():
-        if name in JOB_COLUMNS:
+        if name in JOB_COLUMNS and (name != "application" or scenario.applications is not None):
             raise InputError(
                 f"{scenario.source}: workload.columns: {name!r} is a column that jobs.parquet has of itself; "
                 "give that of the log another name"
@@ -83,7 +84,10 @@ def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workl
     cores = int(machine.cores[0]) if scenario.workload.mapping is Mapping.NODE else 1
     rates = Rates(cores * machine.reference_speed, machine.network.bandwidth)
     source = _source(scenario, config, requests)
-    return open_workload(config, source, requests.largest, requests.resources[1:], rates, requests.shared)
+    return open_workload(
+        *(config, source, requests.largest, requests.resources[1:], rates, requests.shared),
+        if_there=columns_to_read(scenario),
+    )
 
 
 def _source(scenario: Scenario, config: WorkloadConfig, requests: Requests) -> Path | Made:
@@ -171,6 +175,11 @@ def cost_profiles(scenario: Scenario, machine: Machine) -> CostProfiles:
 
     application = scenario.application
     path = application.costs.path
+    if application.costs.by_column:
+        raise InputError(
+            f"{scenario.source}: application.costs.path: {path} depends on columns of a workload; allowed in "
+            "runs of jobs; for a loop alone write one file"
+        )
     return CostProfiles(
         application.costs,
         application.iterations,
@@ -227,15 +236,26 @@ def check_traceable(scenario: Scenario, workload: Workload) -> None:
         )
 
 
-def check_demand(scenario: Scenario, workload: Workload, requests: Requests) -> None:
-    """Check that what the workload's largest job and its length lead to can be simulated."""
-    if scenario.application.model is not ApplicationModel.LOOP and not scenario.platform.random_failures:
+def check_demand(
+    scenario: Scenario, workload: Workload, requests: Requests, assigned: Assignment | None = None
+) -> None:
+    """Check that the largest job of each application, and the length of the workload, can be simulated."""
+    if not scenario.runs_loops and not scenario.platform.random_failures and assigned is None:
         return
-    largest, last = 0, 0.0
+    ones = [scenario] if assigned is None else [kind.scenario for kind in assigned.kinds]
+    largest, last, first = np.zeros(len(ones), np.int64), 0.0, 0
     for block in workload.blocks():
-        fits = block.processors[block.processors <= requests.largest]
-        largest, last = max(largest, int(np.max(fits, initial=0))), float(block.submit_time[-1])
-    check_workload(scenario, largest, last)
+        sizes = np.where(block.processors <= requests.largest, block.processors, 0)
+        if assigned is None:
+            largest[0] = max(largest[0], np.max(sizes, initial=0))
+        else:
+            np.maximum.at(largest, assigned.of_job[first : first + len(block)], sizes)
+        last, first = float(block.submit_time[-1]), first + len(block)
+    for one, most in zip(ones, largest.tolist(), strict=True):
+        if one.runs_loops:
+            with one.own_keys():
+                check_loop(one, most)
+    check_failures(scenario, last)
 
 
 def power_cap(scenario: Scenario, machine: Machine, requests: Requests) -> PowerCap | None:
@@ -265,8 +285,9 @@ def jobs_that_never_fit(
 class Submissions:
     """The jobs of a workload by blocks; ``marks`` counts irregularities, ``own`` has further columns."""
 
-    def __init__(self, workload: Workload, requests: Requests) -> None:
+    def __init__(self, workload: Workload, requests: Requests, assigned: Assignment | None = None) -> None:
         self.workload, self._requests = workload, requests
+        self._read = frozenset[str]() if assigned is None else assigned.read
         self.marks: Counter[str] = Counter()
         self.own: list[OwnColumns | None] = []
 
@@ -280,9 +301,11 @@ class Submissions:
 
     def _further(self, block: JobBlock) -> OwnColumns | None:
         """Return user-defined columns, and the requests of jobs for nodes and for the whole machine."""
-        requests = self._requests
+        requests, own = self._requests, {} if block.own is None else block.own.of
+        if self._read:
+            own = {name: values for name, values in own.items() if name not in self._read}
         if requests.plain and not requests.shared:
-            return block.own
+            return OwnColumns(own) if own else None
         asked = {}
         if not requests.plain:
             units = requests.units_of(block)
@@ -292,4 +315,4 @@ class Submissions:
                 asked["units"] = units
         shares = requests.shares_of(block)
         asked |= {f"request_{name}": shares[:, k].copy() for k, name in enumerate(requests.shared)}
-        return OwnColumns(({} if block.own is None else block.own.of) | asked)
+        return OwnColumns(own | asked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ from mlsim.batch.state.batch_state import Progress
 from mlsim.batch.user_dispatch import check_plugins
 from mlsim.coordination import NodeSet
 from mlsim.cosim import scenario_inputs
+from mlsim.cosim.assignment import Assignment, assign
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of, power_of
 from mlsim.plugins import check_plugin
@@ -49,6 +50,9 @@ class Outcome:
     engine: words.Engine = words.Engine.SIMPY
     passes: int = 0  # under compiled replay, which does not time single passes
     replay_seconds: float = 0.0  # of wall-clock time under compiled replay, events and passes together
+    replaced: tuple[str, ...] | None = (
+        None  # columns that replaced keys of applications; None without several
+    )
 
 
 def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None = None) -> Outcome:
@@ -61,33 +65,38 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     workload = scenario_inputs.open_jobs(scenario, machine, requests)
     requests = requests.for_columns(workload.header.get("request_columns", ()))
     scenario_inputs.check_traceable(scenario, workload)
-    scenario_inputs.check_demand(scenario, workload, requests)
+    assigned = _assigned(scenario, workload, machine)
+    scenario_inputs.check_demand(scenario, workload, requests, assigned)
     steps = scenario_inputs.measured_power(scenario)
-    submitted = scenario_inputs.Submissions(workload, requests)
+    submitted = scenario_inputs.Submissions(workload, requests, assigned)
     on_progress = None if report is None else lambda progress: report(progress, workload.n_jobs)
     replays = _may_replay(scenario, requests)
-    if replays and scenario.application.model is words.ApplicationModel.RIGID:
+    if replays and not (scenario.runs_loops if assigned is None else assigned.runs_loops):
         replayed = CompiledBatch(machine, scenario.batch, requests, on_progress)
         replayed.run(submitted.blocks())
         return Outcome(
-            records=records_of(scenario, replayed, machine, None, None, submitted, steps),
+            records=with_applications(
+                records_of(scenario, replayed, machine, None, None, submitted, steps), assigned
+            ),
             notes=dict(workload.notes),
             simulated=dict(submitted.marks),
             largest=requests.largest,
             engine=words.Engine.REPLAY,
             passes=replayed.n_passes,
             replay_seconds=replayed.seconds,
+            replaced=_replaced(scenario, assigned),
         )
     with importing():
         from mlsim.cosim.coupling import couple
-    coupled = couple(scenario, machine, requests, workload, on_progress, replays)
+    coupled = couple(scenario, machine, requests, workload, on_progress, replays, assigned)
     batch = coupled.batch
     batch.run(submitted.blocks(), coupled.applications)
     loops = coupled.loops
     if loops is not None:
         loops.record_abandoned()
+    records = records_of(scenario, batch, machine, loops, coupled.log, submitted, steps)
     return Outcome(
-        records=records_of(scenario, batch, machine, loops, coupled.log, submitted, steps),
+        records=with_applications(records, assigned),
         notes=scenario_inputs.reading_counts(workload, coupled.dependencies),
         simulated=dict(submitted.marks),
         largest=requests.largest,
@@ -97,7 +106,28 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
             if isinstance(batch, CompiledBatch)
             else {"pass_seconds": batch.pass_times.values()}
         ),
+        replaced=_replaced(scenario, assigned),
     )
+
+
+def _assigned(scenario: Scenario, workload: Workload, machine: Machine) -> Assignment | None:
+    return assign(scenario, workload, lambda one: scenario_inputs.cost_profiles(one, machine))
+
+
+def _replaced(scenario: Scenario, assigned: Assignment | None) -> tuple[str, ...] | None:
+    return None if assigned is None or scenario.applications is None else assigned.replaced
+
+
+def with_applications(records: record.Records, assigned: Assignment | None) -> record.Records:
+    """Add application and technique of each job, where there are several applications."""
+    if assigned is None:
+        return records
+    codes = assigned.columns()
+    if not codes["application"][1]:  # one without a name, of which only the files of costs differ
+        return records
+    jobs = replace(records.jobs, application=codes["application"][0], technique=codes["technique"][0])
+    names = {**records.names.of, **{column: names for column, (_, names) in codes.items()}}
+    return replace(records, jobs=jobs, names=record.Names(names))
 
 
 def _may_replay(scenario: Scenario, requests: Requests) -> bool:
@@ -114,7 +144,7 @@ def _may_replay(scenario: Scenario, requests: Requests) -> bool:
 
 def modules_for(scenario: Scenario) -> tuple[str, ...]:
     """Return the modules that simulate a scenario, if its workload has nothing special."""
-    rigid = scenario.application.model is words.ApplicationModel.RIGID
+    rigid = not scenario.runs_loops
     plain = rigid and scenario.batch.engine is not words.Engine.SIMPY and replay_obstacle(scenario) is None
     return ("mlsim.cosim.simulation" if plain else "mlsim.cosim.coupling",)
 
@@ -175,6 +205,8 @@ class Survey:
     notes: dict[str, int]
     misfits: dict[str, tuple[int, list[int]]] = field(default_factory=dict)
     """By reason: the number of jobs that no set of nodes could hold, and the identifiers of the first."""
+    applications: dict[str, int] = field(default_factory=dict)  # jobs that have each of several
+    unused: tuple[str, ...] = ()  # rules of ``assign`` that match no job
 
 
 def survey(scenario: Scenario, plugins: bool = False) -> Survey:
@@ -183,23 +215,31 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
 
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
-    if scenario.application.model is words.ApplicationModel.LOOP:
-        scenario_inputs.cost_profiles(scenario, machine)
+    for one in scenario.by_application.values():
+        if one.runs_loops and not one.application.costs.by_column:
+            with one.own_keys():
+                scenario_inputs.cost_profiles(one, machine)
     scenario_inputs.measured_power(scenario)
     check_code(scenario)
     check_plugins(scenario_inputs.batch_of(scenario), execute=plugins)
-    if plugins and scenario.application.model is words.ApplicationModel.LOOP:
-        application = scenario_inputs.application_of(scenario)
-        check_techniques(application.techniques)
-        scenario_inputs.check_model(scenario, application)
+    for one in scenario.by_application.values() if plugins else ():
+        if one.runs_loops:
+            with one.own_keys():
+                application = scenario_inputs.application_of(one)
+                check_techniques(application.techniques)
+                scenario_inputs.check_model(one, application)
     if _jobs_by_user(scenario, plugins) and not plugins:
         return Survey(machine.n_nodes, machine.n_cores, requests.largest, None, {})
     workload = scenario_inputs.open_jobs(scenario, machine, requests)
     scenario_inputs.check_traceable(scenario, workload)
-    scenario_inputs.check_demand(scenario, workload, requests)
+    assigned = _assigned(scenario, workload, machine)
+    scenario_inputs.check_demand(scenario, workload, requests, assigned)
     notes = scenario_inputs.reading_counts(workload, scenario_inputs.dependencies_between(scenario, workload))
     misfits = scenario_inputs.jobs_that_never_fit(scenario, machine, requests, workload)
-    return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, notes, misfits)
+    found = Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, notes, misfits)
+    if assigned is None or scenario.applications is None:
+        return found
+    return replace(found, applications=assigned.counts(scenario.applications), unused=assigned.unused)
 
 
 def _jobs_by_user(scenario: Scenario, plugins: bool) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from mlsim import _jit
 from mlsim._runtime.processes import DEVNULL, Process, has_ended, python, start
-from mlsim.scenario import Scenario, from_mapping, scenario_text, technique_section, words
+from mlsim.scenario import ApplicationConfig, Scenario, from_mapping, scenario_text, technique_section, words
 
 _OWN_ROOM = "batch"
 """The room that the process of the run compiles itself."""
@@ -65,10 +65,10 @@ def _seconds_left(missing: dict[str, str]) -> float:
 
 def _missing(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """Yield the rooms whose kernels are not on disk, each with the kernel that takes longest."""
-    own = _REPLAY if scenario.application.model is words.ApplicationModel.RIGID else _PASS
+    own = _PASS if scenario.runs_loops else _REPLAY
     if not _jit.is_compiled(_OWN_ROOM, own):
         yield _OWN_ROOM, own
-    application = scenario.application
+    application = _first_loop(scenario)
     model = application.execution.model
     if application.model is not words.ApplicationModel.LOOP or not isinstance(model, words.ExecutionModel):
         return
@@ -79,6 +79,12 @@ def _missing(scenario: Scenario) -> Iterator[tuple[str, str]]:
             yield "execution_models", name
     if scenario.output.trace.shows_chunks and not _jit.is_compiled("record", _TRACE):
         yield "record", _TRACE
+
+
+def _first_loop(scenario: Scenario) -> ApplicationConfig:
+    """Return the application whose loops are compiled beside the run: the first of several with loops."""
+    ones = scenario.by_application.values()
+    return next((one.application for one in ones if one.runs_loops), scenario.application)
 
 
 def _start(room: str, scenario: Scenario) -> Process[bytes] | None:
@@ -112,7 +118,7 @@ def _end(process: Process[bytes]) -> None:
 
 def _small(scenario: Scenario) -> dict[str, Any]:
     """Return a scenario with the same technique and model on two nodes of two cores, as a mapping."""
-    section = scenario_text.plain(scenario.application)
+    section = scenario_text.plain(_first_loop(scenario))
     kept = {key: section[key] for key in ("technique", "execution", "parameters", "min_chunk", "time_steps")}
     return {
         "platform": {"nodes": [{"name": "n", "count": 2, "cores": 2}]},

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, groupby, pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlsim._files import expanded, read_text
 from mlsim._runtime.late import importing, load_matplotlib
 from mlsim.cosim import simulation
 from mlsim.errors import InputError
@@ -91,18 +94,60 @@ def load_loop(path: str | Path, overrides: Mapping[str, object] | None = None) -
     """Read a loop from a scenario file, which may lack sections that a loop does not use.
 
     ``overrides`` and errors are those of :func:`mlsim.load`; an override of an ignored section is an error.
+    Of several applications the override ``application`` chooses one, by its name.
     """
-    return _checked(load(path, _as_loop(overrides)))
+    named: Any = {}
+    with suppress(InputError):  # load() reports what is wrong
+        text = read_text(expanded(path), "scenario file", _LARGEST_SCENARIO)
+        named = _named_in(text, str(path)) if "applications" in text else {}
+    return _loop_of(partial(load, path), named, str(path), overrides)
 
 
 def loop_from_mapping(value: Mapping[str, Any], overrides: Mapping[str, object] | None = None) -> Scenario:
     """Build a loop from plain mappings shaped like a scenario file; see :func:`load_loop`."""
-    return _checked(from_mapping(value, "loop", _as_loop(overrides)))
+    return _loop_of(partial(from_mapping, value, "loop"), value.get("applications"), "loop", overrides)
 
 
 def loop_from_text(text: str, name: str, overrides: Mapping[str, object], directory: str | Path) -> Scenario:
     """Build a loop from the text of a scenario file; see :func:`load_loop`, :func:`mlsim.scenario.loads`."""
-    return _checked(loads(text, name, _as_loop(overrides), directory))
+    named = _named_in(text, name) if "applications" in text else {}
+    return _loop_of(lambda given: loads(text, name, given, directory), named, name, overrides)
+
+
+def _named_in(text: str, name: str) -> Any:
+    """Return the applications of a scenario's text, unchecked."""
+    return scenario_loading.overridden(text, name, {}).get("applications")
+
+
+def _loop_of(
+    make: Callable[[Mapping[str, object]], Scenario],
+    named: Any,
+    place: str,
+    overrides: Mapping[str, object] | None,
+) -> Scenario:
+    """Return the loop of a scenario: of its application, or of the one of several that is chosen."""
+    given = dict(overrides or {})
+    if not isinstance(named, Mapping) or not named:
+        return _checked(make(_as_loop(given)))
+    words = {
+        name: section.get("model") if isinstance(section, Mapping) else "" for name, section in named.items()
+    }
+    loops = [str(name) for name, word in words.items() if word == "loop"]
+    chosen = given.pop("application", loops[0] if len(loops) == 1 else None)
+    if chosen not in named:
+        problem = f"there is no application {chosen!r}" if chosen else "has several applications"
+        raise InputError(
+            f"{place}: {problem}; a loop alone is of one: --set application=NAME, with a name of: "
+            f"{', '.join(loops or map(str, named))}"
+        )
+    own = f"applications.{chosen}"
+    keys = _as_loop({_OF_ONE.sub(own, key): value for key, value in given.items()})
+    keys[f"{own}.model"] = keys.pop("application.model")
+    return _checked(make(keys).by_application[str(chosen)])
+
+
+_OF_ONE = re.compile(r"^application(?=\.)")
+_LARGEST_SCENARIO = 4_000_000
 
 
 def _as_loop(overrides: Mapping[str, object] | None) -> dict[str, object]:

@@ -79,6 +79,8 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
         raise InputError(f"{directory}: job {records.jobs.job_id[row]} has no chunks")
     scenario = stored_runs.read_scenario(directory / file)
     summary = stored_runs.read_summary(directory / "summary.json")
+    if records.jobs.application is not None:
+        scenario = _of_one(directory, scenario, records, summary, row)
     for key, (allowed, fits) in _READ.items():
         value = stored_runs.value_at(scenario, key)
         if not fits(value):
@@ -124,6 +126,27 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
         longest=float(several.max(initial=0.0)),
         balanced=0.0 if is_perturbed else float(costs.sum() / (cores * speed).sum()),
     )
+
+
+def _of_one(
+    directory: Path, scenario: dict[str, Any], records: Records, summary: Mapping[str, Any], row: int
+) -> dict[str, Any]:
+    """Return the content of a scenario with the application of a job in place of several."""
+    replaced = stored_runs.value_at(summary, "workload.replaced") or ()
+    for column in set(replaced) & {"model", "steps"}:
+        raise InputError(
+            f"{directory}: the workload had a column {column}, which the record does not keep; advice needs "
+            "a run in which keys of applications set it"
+        )
+    assert records.jobs.application is not None
+    assert records.jobs.technique is not None
+    name = records.names.of["application"].get(int(records.jobs.application[row]), "")
+    section = stored_runs.value_at(scenario, f"applications.{name}")
+    if not isinstance(section, Mapping):
+        raise InputError(f"{directory}: its scenario has no application {name!r}; run the scenario again")
+    technique = records.names.of["technique"][int(records.jobs.technique[row])]
+    kept = {key: value for key, value in scenario.items() if key not in ("applications", "assign")}
+    return kept | {"application": {**section, "technique": technique}}
 
 
 def _is_count(value: object) -> bool:

@@ -136,9 +136,10 @@ def _frame(result: Any, table: str) -> pl.DataFrame:
 
 
 def technique_of(scenario: Scenario) -> str | None:
-    """Name the loop technique of a scenario; None if its jobs execute no loops."""
-    application = scenario.application
-    return str(application.technique) if application.model.value == "loop" else None
+    """Name the loop technique of a scenario; None if its jobs execute no loops, or loops of several."""
+    sections = [one.application for one in scenario.by_application.values()]
+    techniques = {str(section.technique) for section in sections if section.model.value == "loop"}
+    return techniques.pop() if len(techniques) == 1 else None
 
 
 def polars_of(table: Any) -> pl.DataFrame:

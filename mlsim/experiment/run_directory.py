@@ -13,7 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, cast
 
+import numpy as np
+
 from mlsim import __version__
+from mlsim._runtime.arrays import Ints
 from mlsim._runtime.late import importing, load_matplotlib
 from mlsim._runtime.memory import give_back
 from mlsim.errors import InputError, user_code_error
@@ -53,7 +56,7 @@ def write_trace(
             technique=technique_of(scenario) or "",
             workload_name=workload_name,
             exclusive_nodes=exclusive_nodes,
-            pes_per_node=scenario.application.pes_per_node,
+            pes_per_node=_pes_per_node(scenario, records),
             details=output.trace_details,
             apart=output.trace_apart,
             ranks=ranks,
@@ -73,6 +76,16 @@ def write_trace(
         )
 
 
+def _pes_per_node(scenario: Scenario, records: Records) -> int | Ints | None:
+    """Return how many cores of a node execute PEs at most: of all jobs, or of each."""
+    limits = {name: one.application.pes_per_node for name, one in scenario.by_application.items()}
+    if len(set(limits.values())) == 1 or records.jobs.application is None:
+        return next(iter(limits.values()))
+    names = records.names.of["application"]
+    of_code = [limits[name] or np.iinfo(np.int64).max for _, name in sorted(names.items())]
+    return np.array(of_code, np.int64)[records.jobs.application]
+
+
 _TOGETHER = {
     TraceLevel.JOBS: "several jobs at a time are one region",
     TraceLevel.NODES: "several jobs at a time are one region",
@@ -85,7 +98,8 @@ def service_of(scenario: Scenario) -> otf2.Service:
     """Return how the PEs of a scenario's loops obtain their chunks."""
     from mlsim.application.user_code import model_entry
 
-    costs = scenario.application.execution
+    sections = [one.application for one in scenario.by_application.values() if one.runs_loops]
+    costs = sections[0].execution if sections else scenario.application.execution
     asking = model_entry(costs.model).properties.asking
     return otf2.Service(
         by_messages=asking in ("master", "node master"),

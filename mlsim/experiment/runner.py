@@ -19,7 +19,7 @@ from mlsim.experiment.result import Result, polars_of, technique_of
 from mlsim.experiment.result_directories import NextFree, Place, reserved, write_and_keep, writing
 from mlsim.experiment.run_status import Progress, status_kept
 from mlsim.record.table_blocks import is_large
-from mlsim.scenario import Scenario, batch_section, from_mapping, load, words
+from mlsim.scenario import Scenario, batch_section, from_mapping, load
 
 _JOBS = "workload.parquet"
 
@@ -157,6 +157,7 @@ def _run(
         "log": outcome.notes,
         "simulated": outcome.simulated,
         "largest_request": outcome.largest,
+        **({} if outcome.replaced is None else {"replaced": list(outcome.replaced)}),
         **({} if outcome.records.calendar is None else outcome.records.calendar.to_summary()),
     }
     result = Result(scenario, summary, outcome.records)
@@ -235,7 +236,7 @@ def run_both(
     ``out``, which must not exist, gets ``rca-off/``, ``rca-on/``, ``gains.json`` and ``gains.parquet``;
     ``progress`` is called at intervals in both runs. The jobs must execute loops.
     """
-    if scenario.application.model is not words.ApplicationModel.LOOP:
+    if not scenario.runs_loops:
         raise InputError(
             f"{scenario.source}: --rca both compares loops; this scenario has application.model: rigid"
         )

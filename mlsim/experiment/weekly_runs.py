@@ -51,7 +51,7 @@ def check_weekly(scenario: Scenario) -> None:
 def _check_replay(scenario: Scenario, what: str) -> None:
     place = scenario.source
     found = batch_section.replay_obstacle(scenario)
-    if scenario.application.model is not words.ApplicationModel.RIGID:
+    if scenario.runs_loops:
         found = "application.model", "rigid"
     if found is not None:
         key, value = found

@@ -207,7 +207,7 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> tables.
     """
     paths = {name: Path(directory) / f"{name}.parquet" for name in FILES}
     of_jobs, stays = paths["jobs"], paths["occupancy"]
-    jobs = _read(of_jobs, tables.Jobs)
+    jobs, applications = _with_applications(of_jobs, _read(of_jobs, tables.Jobs))
     check_times(of_jobs, jobs.start_time, jobs.end_time)
     numbers = _Numbers(jobs.job_id, jobs.submit_time, jobs.start_time)
     optional: dict[str, Any] = {
@@ -229,7 +229,7 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> tables.
     rest = {name: optional.get(name) or empty(table) for name, table in FILES.items() if name not in ALWAYS}
     rest |= {
         "rejections": _read_rejections(of_jobs),
-        "names": _read_names(of_jobs),
+        "names": tables.Names({**_read_names(of_jobs).of, **applications}),
         "own": _read_own(of_jobs),
     }
     return tables.Records(nodes=nodes, jobs=jobs, occupancy=occupancy, **rest)
@@ -297,6 +297,21 @@ def _read_names(path: Path) -> tables.Names:
         words = names.gather(rows[first]).cast(pl.String).to_list()
         found[column] = dict(zip(of_codes.tolist(), words, strict=True))
     return tables.Names({column: names for column, names in found.items() if names})
+
+
+def _with_applications(path: Path, jobs: tables.Jobs) -> tuple[tables.Jobs, dict[str, dict[int, str]]]:
+    """Add application and technique of jobs, and the names of their codes, if there are several."""
+    if _schema(path).get("application") != pl.String:
+        return jobs, {}
+    codes: dict[str, Any] = {}
+    names: dict[str, dict[int, str]] = {}
+    for column in ("application", "technique"):
+        series = _series(path, column).cast(pl.String)
+        known = series.drop_nulls().unique().sort().to_list()
+        names[column] = dict(enumerate(known))
+        places = series.replace_strict(known, list(range(len(known))), default=-1, return_dtype=pl.Int64)
+        codes[column] = places.fill_null(-1).to_numpy(writable=True)
+    return replace(jobs, **codes), names
 
 
 def _read_own(path: Path) -> tables.OwnColumns:

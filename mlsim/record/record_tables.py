@@ -118,6 +118,10 @@ class Jobs:
             "s",
         ),
     ] = None
+    # Codes with names in `Names`, -1 for none, which files hold as texts; None where all jobs have one
+    # application.
+    application: Ints | None = None
+    technique: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)

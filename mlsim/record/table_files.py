@@ -75,10 +75,29 @@ def _reasons(records: Records, _: str | None) -> Words:
     return Words(codes, records.rejections.reasons, closed=False)
 
 
+def _application(records: Records, _: str | None) -> Words | None:
+    """Return the application of each job; None where there are not several."""
+    return _of_names(records, "application")
+
+
+def _of_names(records: Records, column: str, rows: Ints | None = None) -> Words | None:
+    """Return the names of jobs' codes, of all or of some ``rows``; None where they have no codes."""
+    codes: Ints | None = getattr(records.jobs, column)
+    if codes is None:
+        return None
+    names = records.names.of.get(column, {})
+    return Words(
+        codes if rows is None else codes[rows], [names[code] for code in sorted(names)], closed=False
+    )
+
+
 def _technique(table: str) -> Callable[[Records, str | None], Words]:
-    """Return the function that gives the technique of the run for every row of a table, or none."""
+    """Return the function that gives the technique of every row of a table: of its job, or of the run."""
 
     def words(records: Records, technique: str | None) -> Words:
+        own = _of_names(records, "technique", None if table == "jobs" else records.loops.job)
+        if own is not None:
+            return own
         rows = n_rows(getattr(records, table))
         if technique is None:
             return Words(np.full(rows, -1, np.int8), (), closed=False)
@@ -90,6 +109,7 @@ def _technique(table: str) -> Callable[[Records, str | None], Words]:
 _CODED = ("user", "group", "executable", "queue", "partition", "qos")
 _NODES = "nodes it ever held, as intervals: `0-3 7`; empty if rejected"
 _REASON = "why it was rejected; null if it was not"
+_APPLICATION = "name of its application in the scenario; only with `applications`"
 _RESTARTS = "how often it started again, after a failure or the safeguard of the classifier"
 _LOST = "held without lasting progress because of failures or the safeguard: all, if it failed"
 _ENERGY = (
@@ -102,12 +122,13 @@ _DERIVED: dict[str, tuple[Derived, ...]] = {
         _of_times("run_time", "s", "end - start", "end_time"),
         Derived("nodes", "text", "", _NODES, "working", _node_sets),
         Derived("reason", "text", "", _REASON, "state", _reasons),
+        Derived("application", "text", "", _APPLICATION, "partition", _application),
         Derived(
             "technique",
             "text",
             "",
             "technique of its loop; null where jobs ran none",
-            "partition",
+            "application",
             _technique("jobs"),
         ),
         _of_times("wait_time", "s", "start - submit (or `eligible_time`)", "technique"),

@@ -182,6 +182,7 @@ class ApplicationConfig(Section):
     old_keys: ClassVar[Mapping[str, str]] = {
         f"execution.{name}": f"parameters.{name}" for name in ("first_chunk", "pieces")
     }
+    other_names: ClassVar[Mapping[str, str]] = {"steps": "time_steps"}
 
     model: OneOf[words.ApplicationModel] = words.ApplicationModel.RIGID
     """rigid: every job runs for its run time; loop: every job is a self-scheduled loop. All other keys of

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from mlsim.scenario import technique_section, words
 from mlsim.scenario.amount_types import PositiveWork, Seconds, Work, list_schema
+from mlsim.scenario.assignment_section import placeholders
 from mlsim.scenario.field_types import FieldType, Line, Natural, OneOf, number, shown, text, whole
 from mlsim.scenario.section_base import Parameters, Section, Violation
 
@@ -119,7 +120,8 @@ class CostsConfig(Section):
     """Share of the iterations that cost high. For bimodal."""
     path: Line | None = Field(None, examples=["costs.npy"])
     """File of costs (s at the reference speed), one per iteration: .npy or .csv. For file, which needs it.
-    Looked up like workload.path.
+    Looked up like workload.path. Columns of the workload in braces, costs/{executable}.npy, name a file for
+    each of their values.
     """
     column: Annotated[str | int, _COLUMN] | None = Field(None, examples=["seconds"])
     """Column of the file that holds the costs: its name, or its number from 1. Default: the only one, or the
@@ -136,8 +138,18 @@ class CostsConfig(Section):
     log; none keeps them. Not for job, which is made from the run time.
     """
 
+    @property
+    def by_column(self) -> bool:
+        """Whether the file of costs depends on columns of the workload."""
+        return self.path is not None and bool(placeholders(self.path))
+
     def broken_rules(self) -> Iterator[Violation]:
         """Check that the profile has the keys it needs and no others, and that they fit together."""
+        if self.path is not None:
+            try:
+                placeholders(self.path)
+            except ValueError as error:
+                yield Violation("path", f"{error}; literal braces are written twice: {{{{ and }}}}")
         given, inside = (
             {key for key in section.model_fields_set if getattr(section, key) is not None}
             for section in (self, self.parameters)

@@ -157,7 +157,7 @@ def _mend(value: dict[str, Any], key: Path) -> Path:
     holder, field = look_up(key)
     if not key or holder is None:
         return key
-    if isinstance(key[-1], int):
+    if _is_entry(key):
         place[key[-1]] = section_base.minimal(holder)
     elif field is not None and field.is_required():
         place[key[-1]] = section_base.example(field)
@@ -173,14 +173,25 @@ def _mend(value: dict[str, Any], key: Path) -> Path:
 def look_up(key: Path) -> tuple[type[section_base.Section] | None, FieldInfo | None]:
     """Return the section that holds a key, and its field; None for what no scenario has."""
     holder: type[section_base.Section] | None = Scenario
+    is_name = False  # whether the next part is a name of the user's own
     for part in key[:-1]:
-        if isinstance(part, str) and holder is not None:
+        if is_name:
+            is_name = False
+        elif isinstance(part, str) and holder is not None:
             field = section_base.fields_by_key(holder).get(part)
             holder = section_base.field_section(field)[0] if field is not None else None
+            is_name = field is not None and section_base.holds_named(field)
     last = key[-1] if key else 0
-    if holder is None or isinstance(last, int):
+    if holder is None or is_name or isinstance(last, int):
         return holder, None
     return holder, section_base.fields_by_key(holder).get(last)
+
+
+def _is_entry(key: Path) -> bool:
+    """Whether a key is a place in a list, or a name of the user's own."""
+    _, field = look_up(key[:-1])
+    named = field is not None and section_base.holds_named(field)
+    return bool(key) and (isinstance(key[-1], int) or named)
 
 
 def _as_problem(detail: ErrorDetails) -> Problem:
@@ -211,6 +222,8 @@ def _wanted(key: Path) -> str:
         return f"allowed: {kind.allowed}; e.g. {key[-1]}: {section_base.example(field)}"
     section, is_list = section_base.field_section(field) if field is not None else (holder, False)
     keys = ", ".join(section_base.fields_by_key(section)) if section is not None else ""
+    if field is not None and section_base.holds_named(field):
+        return f"names of your own, each with the keys: {keys}"
     return f"a list of entries with the keys: {keys}" if is_list else f"its keys: {keys}"
 
 
@@ -238,7 +251,7 @@ def _all_keys(section: type[section_base.Section], prefix: str) -> Iterator[str]
     for key, field in section_base.fields_by_key(section).items():
         inner, is_list = section_base.field_section(field)
         yield prefix + key
-        if inner is not None:
+        if inner is not None and not section_base.holds_named(field):
             yield from _all_keys(inner, f"{prefix}{key}.{'0.' * is_list}")
 
 
@@ -291,10 +304,25 @@ def apply_overrides(
         given[key] = text
         message = "empty key; expected one such as batch.policy"
         if key:
-            message = _put(value, key, new) if new is not None else _take_out(value, key)
+            message = _misplaced(value, key)
+            message = message or (_put(value, key, new) if new is not None else _take_out(value, key))
         if message:
             problems.append(Problem(key, message))
     return given, problems
+
+
+def _misplaced(value: dict[str, Any], key: Path) -> str:
+    """Return an error message for a key of one application in a scenario of several, or an empty text."""
+    named = value.get(_NAMED)
+    if not isinstance(named, dict) or len(key) < 2:
+        return ""
+    names = ", ".join(named)
+    if f"{key[0]}." == _ALL:
+        rest = ".".join(map(str, key[1:]))
+        return f"the scenario has several applications; write {_NAMED}.NAME.{rest}, with a name of: {names}"
+    if key[0] == _NAMED and len(key) > 2 and str(key[1]) not in named:
+        return f"there is no application {str(key[1])!r};{nearest(str(key[1]), named)} allowed: {names}"
+    return ""
 
 
 def _put(value: dict[str, Any], key: Path, new: object) -> str:
@@ -362,7 +390,8 @@ def _holds(place: object, part: str | int) -> bool:
 def _take_out(value: dict[str, Any], key: Path) -> str:
     """Reset one key to its default; return an error message or an empty text."""
     _, field = look_up(key)
-    if field is None and _code_kind(key) is None:
+    named = _is_entry(key) and isinstance(key[-1], str)
+    if field is None and not named and _code_kind(key) is None:
         return unknown_key(key)
     place = _at(value, key[:-1])
     if isinstance(place, dict):
@@ -390,13 +419,36 @@ def _declared(section: type[section_base.Section], prefix: str) -> Iterator[KeyA
             yield KeyAlias(prefix + name, prefix + key, old)
     for key, field in section_base.fields_by_key(section).items():
         inner, is_list = section_base.field_section(field)
-        if inner is not None and not is_list:
+        if inner is not None and not is_list and not section_base.holds_named(field):
             yield from _declared(inner, f"{prefix}{key}.")
+
+
+_ALL, _NAMED = "application.", "applications"
+
+
+def _aliases_with(names: Iterable[str]) -> tuple[KeyAlias, ...]:
+    """Add the other names of keys of several applications to those of all scenarios."""
+    of_all = [alias for alias in key_aliases() if alias.name.startswith(_ALL)]
+    places = [f"{_NAMED}.{name}." for name in names]
+    own = [
+        alias._replace(name=place + alias.name.removeprefix(_ALL), key=place + alias.key.removeprefix(_ALL))
+        for place in places
+        for alias in of_all
+    ]
+    return (*key_aliases(), *own)
+
+
+def _aliases_of(value: Mapping[str, Any]) -> tuple[KeyAlias, ...]:
+    """Return the other names of the keys that a scenario's mapping may have."""
+    named = value.get(_NAMED) if isinstance(value, Mapping) else None
+    return _aliases_with(map(str, named if isinstance(named, Mapping) else ()))
 
 
 def uses_aliases(value: Mapping[str, Any]) -> bool:
     """Whether a scenario's mapping names a key by another name."""
-    return any(section_base.holds_key(value, section_base.split_key(alias.name)) for alias in key_aliases())
+    return any(
+        section_base.holds_key(value, section_base.split_key(alias.name)) for alias in _aliases_of(value)
+    )
 
 
 def rename_keys(value: dict[str, Any], lines: dict[Path, int], *, notes: bool) -> list[Problem]:
@@ -405,7 +457,7 @@ def rename_keys(value: dict[str, Any], lines: dict[Path, int], *, notes: bool) -
     ``lines`` of keys in the file move with them. With ``notes``, each old name is noted once per process.
     """
     problems = []
-    for alias in key_aliases():
+    for alias in _aliases_of(value):
         name, key = section_base.split_key(alias.name), section_base.split_key(alias.key)
         if not section_base.holds_key(value, name):
             continue
@@ -430,16 +482,20 @@ def _note(alias: KeyAlias) -> None:
 def renamed_overrides(overrides: Mapping[str, object]) -> dict[str, object]:
     """Return overrides in which every key, also inside a value, has its own name; the order stays."""
     found: dict[str, object] = {}
+    names = [key.split(".")[1] for key in overrides if key.startswith(f"{_NAMED}.")]
+    aliases = (
+        (*_aliases_with(dict.fromkeys(names)), *_aliases_of(overrides)) if names else _aliases_of(overrides)
+    )
     for key, value in overrides.items():
-        for name, part in _renamed(key, value):
+        for name, part in _renamed(key, value, aliases):
             found.pop(name, None)
             found[name] = part
     return found
 
 
-def _renamed(key: str, value: object) -> Iterator[tuple[str, object]]:
+def _renamed(key: str, value: object, aliases: Iterable[KeyAlias]) -> Iterator[tuple[str, object]]:
     apart: list[tuple[str, object]] = []
-    for alias in key_aliases():
+    for alias in aliases:
         if key == alias.name or key.startswith(f"{alias.name}."):
             _note(alias)
             key = alias.key + key.removeprefix(alias.name)

@@ -64,9 +64,14 @@ def _walk(section: type[Section], prefix: str, *, inside: bool) -> Iterator[Opti
                 prefix + key, kind.allowed, default, section_base.meaning(section, name), named, code_key
             )
         elif inner is not None and issubclass(inner, Parameters) and not inside:
-            allowed = f"a mapping of {', '.join(section_base.fields_by_key(inner))}"
+            shape = "a list of mappings" if is_list else "a mapping"
+            allowed = f"{shape} of {', '.join(section_base.fields_by_key(inner))}"
             description = f"{section_base.meaning(section, name)} `mlsim list parameters` explains each."
             yield Option(f"{prefix}{key}", allowed, "", description, is_mapping=True)
+        elif section_base.holds_named(field):
+            if not inside:
+                allowed = f"names of your own, each with the keys of {key.removesuffix('s')}"
+                yield Option(prefix + key, allowed, "", section_base.meaning(section, name), named=True)
         elif inner is not None:
             yield from _walk(inner, f"{prefix}{key}.{'N.' * is_list}", inside=inside)
 
@@ -147,16 +152,24 @@ def warnings_of(scenario: Scenario, *, repetitions: int | None = None) -> list[s
     ...                       "batch": {"deadline_factor": 3}}))
     ['batch.deadline_factor has no effect: only policy EDF reads it, and batch.policy is FCFS']
     """
-    application = scenario.application
     lines = [*_of_batch(scenario.batch), *_of_coordination(scenario.coordination)]
-    if application.model is words.ApplicationModel.LOOP:
-        lines += [*_of_models(application.execution), *_of_techniques(application)]
-        if application.selects is not None:
-            key, steps = "application.time_steps", application.time_steps
-            if repetitions is not None:
-                key, steps = "--repetitions", repetitions
-            lines += _of_methods(application.selects, key, steps)
+    for of_one in scenario.by_application.values():
+        lines += map(of_one.with_own_keys, _of_application(of_one.application, repetitions))
     return lines
+
+
+def _of_application(
+    application: application_section.ApplicationConfig, repetitions: int | None
+) -> Iterator[str]:
+    """Name keys of an application that nothing reads."""
+    if application.model is not words.ApplicationModel.LOOP:
+        return
+    yield from (*_of_models(application.execution), *_of_techniques(application))
+    if application.selects is not None:
+        key, steps = "application.time_steps", application.time_steps
+        if repetitions is not None:
+            key, steps = "--repetitions", repetitions
+        yield from _of_methods(application.selects, key, steps)
 
 
 def _unread(section: Section, prefix: str, keys: tuple[str, ...], reader: str, reason: str) -> Iterator[str]:

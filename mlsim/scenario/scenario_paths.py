@@ -160,7 +160,7 @@ def located_code(scenario: Scenario, key: str, value: str | None = None) -> str:
 
 def check_code(scenario: Scenario) -> None:
     """Check that files of user-defined code exist and define the names used, without executing them."""
-    application, generate = scenario.application, scenario.workload.generate
+    generate = scenario.workload.generate
     names: list[tuple[str, str, Sort]] = [
         (f"batch.{key}", getattr(scenario.batch, key), "class") for key in PLUGIN_KEYS
     ]
@@ -169,10 +169,13 @@ def check_code(scenario: Scenario) -> None:
         names.append(("workload.generate.model", generate.model, _EITHER))
     for row, writer in enumerate(scenario.output.writers or ()):
         names.append((f"output.writers.{row}", writer, _EITHER))
-    if application.model is ApplicationModel.LOOP:
-        names.append(("application.execution.model", application.execution.model, _EITHER))
-        levels = [level for name in application.techniques for level in split_technique(name)]
-        names += [(_technique_key(scenario), level, _EITHER) for level in levels]
+    for of_one in scenario.by_application.values():
+        application = of_one.application
+        if application.model is ApplicationModel.LOOP:
+            key = of_one.with_own_keys("application.execution.model")
+            names.append((key, application.execution.model, _EITHER))
+            levels = [level for name in application.techniques for level in split_technique(name)]
+            names += [(of_one.with_own_keys(_technique_key(of_one)), level, _EITHER) for level in levels]
     for key, name, sort in names:
         if own := user_function(name):
             path = resolve_code(scenario, own[0], key)
@@ -195,6 +198,7 @@ def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:
 def _not_found(
     scenario: Scenario, wanted: Path, places: list[tuple[Path, str]], key: str, advice: str
 ) -> str:
+    key = scenario.with_own_keys(key)
     lines = [f"{scenario.source}: {key}: there is no file '{named(wanted)}'; looked for"]
     for directory, reason in places:
         path = directory / wanted

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +12,11 @@ from typing import Annotated
 from pydantic import Field, PrivateAttr
 
 from mlsim._files import HeldFile
-from mlsim.scenario import words
+from mlsim.errors import InputError
+from mlsim.scenario import assignment_section, words
 from mlsim.scenario.amount_types import JobNumbers, TimeWindow
 from mlsim.scenario.application_section import ApplicationConfig
+from mlsim.scenario.assignment_section import AssignRule
 from mlsim.scenario.batch_section import BatchConfig, CoordinationConfig, replay_obstacle
 from mlsim.scenario.field_types import Name, Natural, OneOf, Paragraph, Switch
 from mlsim.scenario.platform_section import PlatformConfig
@@ -86,6 +90,10 @@ class Origin:
     source: str = field(default="scenario", compare=False)
     earlier: tuple[Path, ...] = field(default=(), compare=False)
     jobs: HeldFile | None = field(default=None, compare=False)
+    application: str = field(default="", compare=False)  # the one of several that this scenario is of
+
+
+_OF_APPLICATION = re.compile(rf"\bapplication(?=\.(?:{'|'.join(ApplicationConfig.model_fields)})\b)")
 
 
 class Scenario(Section):
@@ -104,7 +112,13 @@ class Scenario(Section):
     batch: BatchConfig = Field(default_factory=BatchConfig)
     """How the queue is served."""
     application: ApplicationConfig = Field(default_factory=ApplicationConfig)
-    """The application of a job."""
+    """The application of all jobs."""
+    applications: dict[str, ApplicationConfig] | None = Field(None, examples=[{"rigid": {"model": "rigid"}}])
+    """Several applications, by names of your own; each is a section as application. Jobs get theirs by a
+    column application of the workload, or by assign.
+    """
+    assign: tuple[AssignRule, ...] | None = None
+    """Rules by which jobs get their application; the first one that matches holds."""
     coordination: CoordinationConfig = Field(default_factory=CoordinationConfig)
     """Messages between the two levels."""
     output: OutputConfig = Field(default_factory=OutputConfig)
@@ -152,8 +166,74 @@ class Scenario(Section):
         copy._origin = replace(self._origin, jobs=jobs)
         return copy
 
+    @property
+    def by_application(self) -> dict[str, Scenario]:
+        """For each application, by name, the scenario in which all jobs have it; with one, itself by ""."""
+        if self.applications is None:
+            return {"": self}
+        return {name: self.of_application(name, section) for name, section in self.applications.items()}
+
+    def of_application(self, name: str, section: ApplicationConfig) -> Scenario:
+        """Return the scenario in which all jobs have an application, which messages call by its name."""
+        copy = self.model_copy(update={"application": section, "applications": None, "assign": None})
+        copy._origin = replace(self._origin, application=name)
+        return copy
+
+    @property
+    def assigns(self) -> bool:
+        """Whether jobs have applications of their own, or costs of their own by a path with columns."""
+        return self.applications is not None or self.application.costs.by_column
+
+    @property
+    def runs_loops(self) -> bool:
+        """Whether an application executes a loop."""
+        return any(section.model is words.ApplicationModel.LOOP for _, section in self._sections())
+
+    def with_own_keys(self, text: str) -> str:
+        """Return a text in which keys of the application have their place in the scenario file."""
+        name = self._origin.application
+        return _OF_APPLICATION.sub(f"applications.{name}", text) if name else text
+
+    @contextmanager
+    def own_keys(self) -> Iterator[None]:
+        """Name keys of the application in messages of errors by their place in the scenario file."""
+        try:
+            yield
+        except InputError as error:
+            if not self._origin.application:
+                raise
+            raise type(error)(self.with_own_keys(str(error))) from error
+
+    def _sections(self) -> list[tuple[str, ApplicationConfig]]:
+        """List the applications with their keys."""
+        if self.applications is None:
+            return [("application", self.application)]
+        return [(f"applications.{name}", section) for name, section in self.applications.items()]
+
+    def _model_keys(self) -> tuple[str, ...]:
+        return tuple(f"{key}.model" for key, _ in self._sections())
+
+    def _broken_applications(self) -> Iterator[Violation]:
+        """Check the names of applications, and the rules that assign them."""
+        if self.applications is None:
+            if self.assign is not None:
+                yield Violation("assign", "assigns one of several applications; write applications: as well")
+            return
+        if self.is_set("application"):
+            message = "given together with applications; write it there, under a name of your own"
+            yield Violation("application", message, ("applications",))
+        if not self.applications:
+            message = "empty; write one or more, e.g. {rigid: {model: rigid}}"
+            yield Violation("applications", message)
+        for name in self.applications:
+            if not assignment_section.NAME.fullmatch(name):
+                message = f"{name!r:.70} is no name; allowed: {assignment_section.ALLOWED_NAMES}"
+                yield Violation("applications", message)
+        yield from assignment_section.wrong_rules(self.assign or (), self.applications)
+
     def broken_rules(self) -> Iterator[Violation]:
         """Check mapping against cores, coordination against the model, PEs against cores."""
+        yield from self._broken_applications()
         obstacle = replay_obstacle(self)
         if self.batch.engine is words.Engine.REPLAY and obstacle is not None:
             key, needed = obstacle
@@ -183,40 +263,41 @@ class Scenario(Section):
         ):
             message = "asks for whole nodes, and jobs share nodes; try workload.mapping: packed or node"
             yield Violation("coordination.requests", message, ("workload.mapping",))
-        model = self.application.execution.model
-        properties = properties_of(model)  # of the user's own, those are looked at in a run
-        releases = properties is None or properties.releases
-        if self.coordination.requests is not words.RequestRule.NEVER and not releases:
-            allowed = ", ".join(RELEASING)
-            message = f"nodes cannot leave a loop under execution model {model}; allowed models: {allowed}"
-            yield Violation("coordination.requests", message, ("application.execution.model",))
-        if self.coordination.rca and self.application.model is words.ApplicationModel.RIGID:
+        asks, models = self.coordination.requests is not words.RequestRule.NEVER, self._model_keys()
+        for place, section in self._sections():
+            model = section.execution.model
+            properties = properties_of(model)  # of the user's own, those are looked at in a run
+            if asks and properties is not None and not properties.releases:
+                allowed = ", ".join(RELEASING)
+                message = (
+                    f"nodes cannot leave a loop under execution model {model}; allowed models: {allowed}"
+                )
+                yield Violation("coordination.requests", message, (f"{place}.execution.model",))
+        if self.coordination.rca and not self.runs_loops:
             message = (
-                "on, but a rigid job has no idle nodes to release; write application.model: loop, or rca: off"
+                f"on, but a rigid job has no idle nodes to release; write {models[0]}: loop, or rca: off"
             )
-            yield Violation("coordination.rca", message, ("application.model",))
-        if self.platform.perturbations and self.application.model is words.ApplicationModel.RIGID:
+            yield Violation("coordination.rca", message, models)
+        if self.platform.perturbations and not self.runs_loops:
             message = (
                 "only loops can be slowed down, the run time of a rigid job is fixed; write "
-                "application.model: loop, or take it out"
+                f"{models[0]}: loop, or take it out"
             )
-            yield Violation("platform.perturbations", message, ("application.model",))
-        if (
-            self.batch.on_failure is words.FailureRule.RESUME
-            and self.application.model is words.ApplicationModel.LOOP
-        ):
+            yield Violation("platform.perturbations", message, models)
+        if self.batch.on_failure is words.FailureRule.RESUME and self.runs_loops:
             message = (
                 "resume: a loop keeps no record of which chunks its lost nodes had done; allowed for loops: "
                 "die, restart"
             )
-            yield Violation("batch.on_failure", message, ("application.model",))
+            yield Violation("batch.on_failure", message, models)
         yield from self._broken_messages()
         yield from self._broken_cap()
         yield from self._broken_drains()
-        pes = self.application.pes_per_node
-        if pes is not None and pes > cores[-1]:
-            message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"
-            yield Violation("application.pes_per_node", message, nodes)
+        for place, section in self._sections():
+            pes = section.pes_per_node
+            if pes is not None and pes > cores[-1]:
+                message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"
+                yield Violation(f"{place}.pes_per_node", message, nodes)
 
     def _broken_drains(self) -> Iterator[Violation]:
         """Check that the dispatcher can plan around announced drains."""
@@ -247,9 +328,9 @@ class Scenario(Section):
         if self.coordination.released_nodes is words.ReleasedNodes.SHORT_FIRST:
             message = f"short-first respects the standard EASY's reservation, not that of {easy}; try any"
             yield Violation("coordination.released_nodes", message, ("batch.easy", "batch.backfill"))
-        if easy is words.EasyRule.CQSIM and self.application.model is words.ApplicationModel.LOOP:
+        if easy is words.EasyRule.CQSIM and self.runs_loops:
             message = "cqsim judges jobs by their actual run times, and a loop's is not known; try standard"
-            yield Violation("batch.easy", message, ("application.model", "batch.backfill"))
+            yield Violation("batch.easy", message, (*self._model_keys(), "batch.backfill"))
         if easy is words.EasyRule.EASY_BF and self.batch.power_cap is not None:
             message = "easy_bf reserves nodes, and no power; try standard"
             yield Violation("batch.easy", message, ("batch.power_cap", "batch.backfill"))
@@ -261,28 +342,37 @@ class Scenario(Section):
 
     def _broken_messages(self) -> Iterator[Violation]:
         """Check that requests and replies are recorded, if the trace is to show them."""
-        if (
-            self.output.trace is words.TraceLevel.MESSAGES
-            and self.application.model is words.ApplicationModel.RIGID
-        ):
-            message = "messages, but a rigid job sends none; write application.model: loop, or trace: jobs"
-            yield Violation("output.trace", message, ("application.model",))
+        if self.output.trace is not words.TraceLevel.MESSAGES:
             return
-        execution = self.application.execution
-        if self.output.trace is words.TraceLevel.MESSAGES and execution.request_ahead > 0:
-            message = (
-                "messages, but records do not tell when the master replied to a PE that was still executing; "
-                "write application.execution.request_ahead: 0, or trace: chunks"
-            )
-            yield Violation("output.trace", message, ("application.execution.request_ahead",))
-        for key in ("request_cost", "start_up"):
-            if self.output.trace is words.TraceLevel.MESSAGES and getattr(execution.parameters, key) > 0.0:
-                place = f"application.execution.parameters.{key}"
+        models = self._model_keys()
+        if not self.runs_loops:
+            message = f"messages, but a rigid job sends none; write {models[0]}: loop, or trace: jobs"
+            yield Violation("output.trace", message, models)
+            return
+        loops = [(place, of) for place, of in self._sections() if of.model is words.ApplicationModel.LOOP]
+        for place, section in loops[1:]:
+            if section.execution != loops[0][1].execution:
                 message = (
-                    "messages, but records have no time at which a request left that took time to make, or "
-                    f"waited for its PE to start; write {place}: 0 s, or trace: chunks"
+                    "messages, which show one way of getting chunks, and loops have several; write the same "
+                    f"{place}.execution as {loops[0][0]}.execution, or trace: chunks"
                 )
-                yield Violation("output.trace", message, (place,))
+                yield Violation("output.trace", message, (f"{place}.execution", f"{loops[0][0]}.execution"))
+        for place, section in loops:
+            if section.execution.request_ahead > 0:
+                key = f"{place}.execution.request_ahead"
+                message = (
+                    "messages, but records do not tell when the master replied to a PE that was still "
+                    f"executing; write {key}: 0, or trace: chunks"
+                )
+                yield Violation("output.trace", message, (key,))
+            for name in ("request_cost", "start_up"):
+                if getattr(section.execution.parameters, name) > 0.0:
+                    key = f"{place}.execution.parameters.{name}"
+                    message = (
+                        "messages, but records have no time at which a request left that took time to make, "
+                        f"or waited for its PE to start; write {key}: 0 s, or trace: chunks"
+                    )
+                    yield Violation("output.trace", message, (key,))
 
     def _broken_cap(self) -> Iterator[Violation]:
         """Check that a power cap and measured power have the power of nodes, and that a job may start."""

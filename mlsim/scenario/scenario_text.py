@@ -252,12 +252,16 @@ def _inner(value: object, written: Any) -> Any:
         return plain(value)
     if isinstance(value, tuple) and all(isinstance(item, Section) for item in value):
         return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
     return written
 
 
 def _keys_that_hold(section: Section) -> list[str]:
     """Return the keys a file may have: not those that only another choice would read."""
     keys = list(type(section).model_fields)
+    if isinstance(section, Scenario) and section.applications is not None:
+        keys.remove("application")
     if isinstance(section, ApplicationConfig) and section.model is ApplicationModel.RIGID:
         return ["model"]
     if isinstance(section, CostsConfig):

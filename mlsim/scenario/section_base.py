@@ -127,7 +127,7 @@ def _leaves(annotation: Any) -> Iterable[Any]:
     if get_origin(annotation) is Annotated:
         base, *metadata = get_args(annotation)
         return [*metadata, *_leaves(base)]
-    if get_origin(annotation) in (Union, type(int | None), tuple):
+    if get_origin(annotation) in (Union, type(int | None), tuple, dict):
         return [leaf for part in get_args(annotation) for leaf in _leaves(part)]
     return [annotation]
 
@@ -142,9 +142,23 @@ def field_kind(field: FieldInfo) -> FieldType[Any] | None:
     return None
 
 
+def _origins(annotation: Any) -> set[Any]:
+    """Return the origins of an annotation, without None and metadata."""
+    if get_origin(annotation) is Annotated:
+        return _origins(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, type(int | None)):
+        return {origin for part in get_args(annotation) for origin in _origins(part)}
+    return {get_origin(annotation)}
+
+
+def holds_named(field: FieldInfo) -> bool:
+    """Whether a field holds sections by names of the user's own."""
+    return dict in _origins(field.annotation)
+
+
 def field_section(field: FieldInfo) -> tuple[type[Section] | None, bool]:
     """Return the section a field holds (None for a plain value), and whether it holds a list of them."""
-    is_list = get_origin(field.annotation) is tuple
+    is_list = tuple in _origins(field.annotation)
     for leaf in _leaves(field.annotation):
         if isinstance(leaf, type) and issubclass(leaf, Section):
             return leaf, is_list
@@ -154,7 +168,7 @@ def field_section(field: FieldInfo) -> tuple[type[Section] | None, bool]:
 def example(field: FieldInfo) -> Any:
     """Return a value for a key, as a scenario file would write it."""
     section, is_list = field_section(field)
-    if section is None:
+    if section is None or holds_named(field):
         return (field.examples or [None])[0]
     return [minimal(section)] if is_list else minimal(section)
 

@@ -47,9 +47,11 @@ def check_machine(scenario: Scenario) -> None:
         raise InputError(
             f"{scenario.source}: platform.nodes: {nodes:,} nodes in all groups; allowed: {_MOST_NODES:,}"
         )
-    if scenario.application.model is words.ApplicationModel.LOOP:
+    if scenario.runs_loops:
         check_pes(f"{scenario.source}: platform.nodes", nodes)
-    check_memory(scenario.source, [*_machine(scenario), *_counted_loop(scenario)])
+    for of_one in scenario.by_application.values():
+        with of_one.own_keys():
+            check_memory(scenario.source, [*_machine(scenario), *_counted_loop(of_one)])
 
 
 def check_pes(place: str, pes: int) -> None:
@@ -137,10 +139,8 @@ def check_loop(scenario: Scenario, pes: int, held: int = 0) -> None:
     check_memory(scenario.source, shares)
 
 
-def check_workload(scenario: Scenario, largest: int, last: float) -> None:
-    """Refuse too large loops of the ``largest`` job, and endless failures until the ``last`` one [s]."""
-    if scenario.application.model is words.ApplicationModel.LOOP:
-        check_loop(scenario, largest)
+def check_failures(scenario: Scenario, last: float) -> None:
+    """Refuse endless failures until the ``last`` job is submitted [s]."""
     for row, count in enumerate(_failing(scenario)):
         entry = scenario.platform.random_failures[row]
         failures = count * last / (entry.mtbf + entry.mttr)

@@ -436,7 +436,7 @@ class CrossingRule(Choice, aliases={"drop": "remove"}):
 # Words of application.
 
 
-class ApplicationModel(Choice):
+class ApplicationModel(Choice, aliases={"fixed": "rigid"}):
     """Application of a job: a fixed run time, or a parallel loop."""
 
     RIGID = "rigid"

@@ -215,6 +215,11 @@ class Reading:
     own: Sequence[str] = ()  # further columns that are wanted (`workload.columns`)
     shared: Sequence[str] = ()  # machine-wide resources, of which jobs ask for any amount (`platform.shared`)
     rates: Rates | None = None  # that turn operations and bytes into seconds
+    if_there: Sequence[str] = ()  # further columns that are read where a log has them
+
+    def wanted(self, further: Sequence[str]) -> list[str]:
+        """Return the columns to read of the ``further`` ones of a log."""
+        return [*self.own, *(name for name in self.if_there if name in further and name not in self.own)]
 
 
 STRICT: Final = Reading()

@@ -337,7 +337,8 @@ class LogTable:
             name for name in names if workload_jobs.is_request(name) or name == workload_jobs.NODE_COUNT
         ]:
             header["request_columns"] = asking
-        if ignored := [name for name in further if name not in options.own]:
+        self._own = options.wanted(further)
+        if ignored := [name for name in further if name not in self._own]:
             header["ignored_columns"] = ignored
 
     def require(self, name: str, fits: Mask, expected: str) -> None:
@@ -351,7 +352,7 @@ class LogTable:
 
     def log(self, broken: int = 0, counts: Mapping[str, int] | None = None) -> WholeLog:
         """Return the log; ``broken`` and ``counts`` add what was skipped before."""
-        of = {name: own_column(self._place, self._table[name]) for name in self._options.own}
+        of = {name: own_column(self._place, self._table[name]) for name in self._own}
         own = workload_jobs.OwnColumns(of) if of else None
         jobs = workload_jobs.LogBlock.from_columns(
             self.columns, self._asked, self._after, own, self._identifiers

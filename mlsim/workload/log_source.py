@@ -223,6 +223,7 @@ class _Pass:
         resources: tuple[str, ...] | None,
         rates: Rates | None,
         shared: Collection[str],
+        if_there: Sequence[str] = (),
     ) -> None:
         if shared and resources is not None and resources != AS_LOGGED:
             resources = (*resources, *shared)
@@ -231,7 +232,7 @@ class _Pass:
         self._resources = resources
         self.reader: LogReader | MadeReader
         if isinstance(source, Path):
-            options = Reading(config.lenient, config.columns or (), tuple(shared), rates)
+            options = Reading(config.lenient, config.columns or (), tuple(shared), rates, if_there)
             self.reader = LogReader(source, config.format, options)
         else:
             self.reader = MadeReader(source)
@@ -295,15 +296,17 @@ def open_workload(
     resources: tuple[str, ...] | None = None,
     rates: Rates | None = None,
     shared: Collection[str] = (),
+    if_there: Sequence[str] = (),
 ) -> Workload:
     """Open the workload of a scenario's ``config``: of a log that was found, or of jobs that are made.
 
     ``machine_processors`` is for the cleaning rule `oversize`; ``resources``: names beside cores, or
     :data:`AS_LOGGED`; None ignores the requests of the log. ``rates``: for Batsim workloads that count
-    operations and bytes; ``shared``: names of machine-wide resources.
+    operations and bytes; ``shared``: names of machine-wide resources; ``if_there``: further columns of the
+    log that are read if it has them.
     """
     origin = Path(source) if isinstance(source, str) else source
-    machine = (machine_processors, resources, rates, shared)
+    machine = (machine_processors, resources, rates, shared, tuple(if_there))
     new_pass = partial(_Pass, config, origin, *machine)
     # Jobs that user code reads or draws are not shared: the code may use other files as well.
     identity: object = None

@@ -27,7 +27,7 @@ def read_parquet(path: str | Path, options: Reading = STRICT) -> WholeLog:
     further = further_columns(names)
     check_names(place, names)
     check_own(place, options.own, further)
-    wanted = [name for name in names if name in options.own or name not in further]
+    wanted = [name for name in names if name in options.wanted(further) or name not in further]
     table = read_columns(content, path, wanted)
     if not table.height:
         raise InputError(f"{place}: holds no job")

@@ -167,7 +167,7 @@ def read_sacct(path: str | Path, options: Reading = STRICT) -> WholeLog:
                 yield number, cells
 
     unit = "job" if json else "line"
-    job = partial(_row, names, used, options.own)
+    job = partial(_row, names, used, options.wanted(further))
     return read_records(path, jobs(), job, options, counts=lambda: skipped, further=further, unit=unit)
 
 

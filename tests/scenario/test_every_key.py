@@ -103,6 +103,11 @@ PLAIN: Keys = {"output.pictures": False}
 NARROW: Keys = {"platform.nodes.0.count": 2, "workload.cleaning.oversize": "clamp"}
 EASY: Keys = {"batch.backfill": "easy"}
 PACKED: Keys = {"workload.mapping": "packed"}
+SEVERAL: Keys = {
+    **PACKED,
+    "applications": {"a": {"model": "loop", "costs": {"variation": 0.3}}, "b": {"model": "rigid"}},
+    "assign": [{"where": {"processors": ">= 3"}, "application": "a"}, {"default": "b"}],
+}
 LOOP: Keys = {
     **PACKED,
     "application.model": "loop",
@@ -420,6 +425,10 @@ CASES: dict[str, Case] = {
     "application.parameters.swr": Case(technique("PLS"), "sampled"),
     "application.parameters.weights": Case(technique("WF") | {"platform.nodes": FAST}, "equal"),
     "application.min_chunk": Case(LOOP, 4),
+    "applications": Case(PACKED, {"a": {"model": "loop", "technique": "SS"}}),
+    "assign.N.where": Case(SEVERAL, {"user": 1}),
+    "assign.N.application": Case(SEVERAL, "b"),
+    "assign.N.default": Case({**SEVERAL, "assign": [{"default": "a"}]}, "b"),
     "application.time_steps": Case(LOOP, 3),
     "application.execution.model": Case(LOOP, "cca"),
     "application.execution.master": Case(CCA, "dedicated"),

@@ -72,7 +72,7 @@ def _keys() -> Iterable[tuple[str, str]]:
         inside = [one for one in model_parameters() if one.key.startswith(f"{option.key}.")]
         rows += [tuple(one[:4]) for one in (option, *(inside if option.is_mapping else ()))]
     for section, (name, title, meaning) in _SECTIONS.items():
-        mine = [row for row in rows if (row[0].partition(".")[0] if "." in row[0] else "") == section]
+        mine = [row for row in rows if _section_of(row[0]) == section]
         if not mine:
             raise ValueError(f"no key of the section {section!r}: tools/site/reference.py lists them")
         table = _table(
@@ -91,9 +91,15 @@ def _keys() -> Iterable[tuple[str, str]]:
             name,
             f"# Scenario keys: {title}\n\n{meaning} How files are written, units and overrides: [scenario files](../scenario-files.md). `N` is the place in a list, from 0; keys whose default is empty say in their meaning what holds without them.\n\n{table}",
         )
-    unknown = {row[0].partition(".")[0] for row in rows if "." in row[0]} - set(_SECTIONS)
+    unknown = {_section_of(row[0]) for row in rows} - set(_SECTIONS)
     if unknown:
         raise ValueError(f"sections without a page: {', '.join(sorted(unknown))}")
+
+
+def _section_of(key: str) -> str:
+    """Return the section on whose page a key is."""
+    first, dot, _ = key.partition(".")
+    return "application" if first in ("applications", "assign") else first if dot else ""
 
 
 def _commands() -> str:

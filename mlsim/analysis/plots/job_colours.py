@@ -17,8 +17,8 @@ from mlsim.record.derived_times import allocated_seconds
 
 BY_JOB = "job"
 COLOURED_BY = {
-    "user": "user", "group": "group", "application": "executable", "executable": "executable",
-    "partition": "partition", "queue": "queue", "qos": "qos",
+    "user": "user", "group": "group", "application": "application", "executable": "executable",
+    "technique": "technique", "partition": "partition", "queue": "queue", "qos": "qos",
 }  # fmt: skip
 """Words for properties by which jobs are coloured, to their columns of :class:`mlsim.record.Jobs`."""
 _HUES = 7  # values with colours of their own, those with the most core-seconds
@@ -75,7 +75,8 @@ def colours_of(records: Records, by: str = BY_JOB) -> Colours:
 
 def known_colours(records: Records) -> dict[str, Colours]:
     """Return the colours by each property in which the jobs of a run differ."""
-    values = {by: _values(records, by) for by in COLOURED_BY if by != "executable"}  # as by application
+    both = records.jobs.application is not None  # else executables are the applications
+    values = {by: _values(records, by) for by in COLOURED_BY if both or by != "executable"}
     return {
         by: colours_of(records, by)
         for by, found in values.items()
@@ -83,15 +84,21 @@ def known_colours(records: Records) -> dict[str, Colours]:
     }
 
 
+def _column(records: Records, by: str) -> str:
+    """Return the column of a property; with one application for all jobs executables are applications."""
+    alone = by == "application" and records.jobs.application is None
+    return "executable" if alone else COLOURED_BY[by]
+
+
 def _values(records: Records, by: str) -> Ints | None:
     """Return the value of each job, -1 where unknown; None if all are."""
-    values: Ints | None = getattr(records.jobs, COLOURED_BY[by])
+    values: Ints | None = getattr(records.jobs, _column(records, by))
     return None if values is None or not np.any(values >= 0) else values
 
 
 def _names(records: Records, by: str, codes: Ints) -> list[str]:
     """Return the names of values, with their numbers where several have one name."""
-    known = records.names.of.get(COLOURED_BY[by], {})
+    known = records.names.of.get(_column(records, by), {})
     names = [known.get(code, f"{by} {code}") for code in codes.tolist()]
     return [
         f"{name} [{code}]" if names.count(name) > 1 else name

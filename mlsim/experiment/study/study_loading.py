@@ -16,7 +16,7 @@ from mlsim.experiment.study import axes as vary
 from mlsim.experiment.study import search_file, study_file, study_model, study_tables
 from mlsim.experiment.study.axes import Axis, Point, one_of
 from mlsim.experiment.study.study_model import Study
-from mlsim.scenario import Scenario, load, words, workload_section
+from mlsim.scenario import Scenario, load, workload_section
 
 _WEEK = 7 * 86_400.0
 Weeks = Callable[[Mapping[str, str]], bool]  # whether the log of a combination has the week of its labels
@@ -242,7 +242,7 @@ def _check_runs(study: Study) -> list[Point]:
                     f"{study.source}: metrics: {solved[0]}: not in the summary where batch.dispatcher is "
                     f"{dispatcher} ({vary.words_of(point.labels)}); {solved[0]}? leaves such cells empty"
                 )
-            alike[key] = scenario.application.model is words.ApplicationModel.LOOP
+            alike[key] = scenario.runs_loops
         if not alike[key]:
             without_loops.append(point)
     return without_loops

@@ -232,7 +232,8 @@ class TraceOptions:
     scenario_name: str
     technique: str
     workload_name: str
-    pes_per_node: int | None = None  # cores per node on which a job executes PEs; None: all that it holds
+    # Cores per node on which jobs, or each job, execute PEs; None: all that they hold.
+    pes_per_node: int | Ints | None = None
     details: bool = False  # chunks have their first iteration and step, which follow from the sizes before
     ranks: Ranks | None = (
         None  # of a real run, with a row per rank and no batch system; None: a simulated run

@@ -279,7 +279,7 @@ class PePlaces:
         return np.unique(np.concatenate(stays))
 
 
-def place_pes(records: Records, layout: Layout, pes_per_node: int | None) -> PePlaces:
+def place_pes(records: Records, layout: Layout, pes_per_node: int | Ints | None) -> PePlaces:
     """Find where PEs execute: PE j of an attempt is on the j-th of its cores, by first rows of nodes."""
     held, entries, n_jobs = layout.held, len(layout.held.row), len(records.jobs.job_id)
     again = restarts(records.attempts, n_jobs)
@@ -300,9 +300,11 @@ def place_pes(records: Records, layout: Layout, pes_per_node: int | None) -> PeP
     return PePlaces(first, last_stay, before, starts, again, n_jobs - 1 + np.cumsum(again) - again)
 
 
-def _pes_per_entry(occupancy: Occupancy, layout: Layout, pes_per_node: int | None) -> Ints:
+def _pes_per_entry(occupancy: Occupancy, layout: Layout, pes_per_node: int | Ints | None) -> Ints:
     """Count the PEs in each held entry: at most one on a core, or all of the node where rows are nodes."""
-    limit = np.iinfo(np.int64).max if pes_per_node is None else pes_per_node
+    limit: int | Ints = np.iinfo(np.int64).max if pes_per_node is None else pes_per_node
+    if isinstance(limit, np.ndarray):
+        limit = limit[occupancy.job[layout.held.row]]
     if layout.per_node:
         return np.minimum(occupancy.cores[layout.held.row], limit)
     cores = np.repeat(occupancy.cores, occupancy.count)
