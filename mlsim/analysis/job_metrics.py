@@ -389,10 +389,11 @@ GROUPINGS = ("class", "size", *CODED, "application", "technique", "week")
 
 
 def class_quality(truth: Mask, said: Mask) -> dict[str, float]:
-    """Compare predicted with true classes of jobs; small is the positive class.
+    """Compare predicted with true classes of jobs.
 
-    ``accuracy``, ``precision``, ``recall`` (Zrigui 2021, Eqs. 6.1 to 6.3); ``false_small``, ``false_large``:
-    shares of all jobs. NaN if undefined.
+    ``accuracy``; ``precision`` and ``recall`` of small jobs (Zrigui 2021, Eqs. 6.1 to 6.3) and of large ones,
+    with which alone its Tables 6.4 and 6.5 agree; ``false_small``, ``false_large``: shares of all jobs. NaN
+    if undefined.
     """
 
     def share(part: Mask, of: int) -> float:
@@ -403,6 +404,8 @@ def class_quality(truth: Mask, said: Mask) -> dict[str, float]:
         "accuracy": share(said == truth, n),
         "precision": share(said & truth, int(said.sum())),
         "recall": share(said & truth, int(truth.sum())),
+        "precision_large": share(~said & ~truth, n - int(said.sum())),
+        "recall_large": share(~said & ~truth, n - int(truth.sum())),
         "false_small": share(said & ~truth, n),
         "false_large": share(~said & truth, n),
     }

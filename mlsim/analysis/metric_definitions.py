@@ -90,6 +90,7 @@ classes.jobs, classes.small | only with `batch.classifier`: jobs that ran and ha
 classes.accuracy, classes.precision, classes.recall | shares of these with the right class; of those
     classified as small that are small; of small ones that are classified as small | share of 1 | Zrigui
     2021, Eqs. 6.1 to 6.3
+classes.precision_large, classes.recall_large | the last two with large jobs for small ones | share of 1
 classes.false_small, classes.false_large | shares of these wrongly classified as small, as large | share of
     1
 classes.bounded_slowdown_small, classes.bounded_slowdown_large | mean bounded slowdown of small jobs, of

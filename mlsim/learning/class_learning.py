@@ -165,11 +165,13 @@ def predict_week(features: JobFeatures, week: int, trees: int, seed: int) -> Mas
 
 @dataclass(frozen=True)
 class Quality:
-    """Quality of predicted classes; small is the positive class (Zrigui 2021, Eqs. 6.1 to 6.3)."""
+    """Quality of predicted classes; small is the positive class where no other is named."""
 
     accuracy: float  # Of all jobs after the first week
     precision: float  # Likewise
     recall: float  # Likewise
+    precision_large: float  # Likewise, with large as the positive class
+    recall_large: float  # Likewise
     false_small: float  # Share of these jobs that were wrongly predicted small
     false_large: float  # Share of these jobs that were wrongly predicted large
     weeks: Ints  # The weeks after the first that have jobs
@@ -337,6 +339,8 @@ def quality_row(log: WholeLog, found: Quality) -> dict[str, object]:
         "accuracy %": 100 * found.accuracy,
         "precision %": 100 * found.precision,
         "recall %": 100 * found.recall,
+        "precision of large %": 100 * found.precision_large,
+        "recall of large %": 100 * found.recall_large,
         "false small %": 100 * found.false_small,
         "false large %": 100 * found.false_large,
         "weekly accuracy %, p10": 100 * float(low),

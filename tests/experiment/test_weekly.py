@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import runpy
+from pathlib import Path
+
 import numpy as np
+import polars as pl
 import pytest
 
 import mlsim
@@ -13,6 +18,8 @@ from mlsim.experiment.study.axes import week_axis
 from mlsim.experiment.weekly_runs import WEEKLY_AGGREGATES, empty_weekly, run_weekly
 from mlsim.scenario import from_mapping
 from mlsim.workload import generate
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +133,42 @@ def test_table_5_1_of_the_source(policy, logs_dir, monkeypatch):
         keys = {"batch.policy": policy, "workload.select.weeks": weeks}
         scenario = mlsim.scenario.load("scenarios/studies/policies/sdsc-sp2.yaml", keys)
         assert run_weekly(scenario)["bounded_slowdown"]["sum"] == pytest.approx(expected, abs=0.5)
+
+
+def test_a_reading_is_selected_on_one_log_and_tested_on_the_others(capsys):
+    """The selected reading is the nearest one on its own log; its checks are those of the other logs."""
+    readings = runpy.run_path(str(ROOT / "scenarios/studies/policies/readings.py"))
+    rows = [
+        {"log": log, "processors": size, "overruns": overruns, "by": "start", "crossing": "keep"}
+        | {"phase": phase, "policy": policy, "part": "all", "sum": 100.0 * factor, "source": 100.0}
+        for log, size, factors in (("A", 10, (1.0, 2.0)), ("B", 10, (1.5, 1.1)), ("KTH-SP2", 100, (3.0, 4.0)))
+        for overruns, factor in zip(("drop", "clamp"), factors, strict=True)
+        for phase in (0.0, 12.0)
+        for policy in ("SAF", "FCFS")
+    ]
+    with pl.Config(tbl_rows=-1, tbl_cols=-1, float_precision=2):
+        readings["report"](pl.DataFrame(rows))
+    told = capsys.readouterr().out
+    of_a = told[told.index("selected on A: drop") : told.index("selected on B: clamp")]
+    assert re.findall(r"│ (\S+) +┆ ([\d.]+) +┆ ([\d.]+) +│", of_a) == [
+        ("A", "1.00", "0.00"),
+        ("B", "1.50", "50.00"),
+        ("KTH-SP2", "3.00", "200.00"),
+    ]
+    assert set(readings["sources"]()) == {"Table 5.1", *readings["LOGS"]}
+    assert all(len(numbers) in (12, 22) for numbers in readings["sources"]().values())
+
+
+@pytest.mark.logs
+def test_a_reading_that_other_logs_select_is_held_out(logs_dir, monkeypatch):
+    """The source has 487 and 358 under FCFS: sums are near without overruns, twice as high with them."""
+    monkeypatch.setenv("MLSIM_TRACES", str(logs_dir))
+    readings = runpy.run_path(str(ROOT / "scenarios/studies/policies/readings.py"))
+    for log, left_out, raised in (("SDSC-BLUE", 554.6, 1117.2), ("CTC-SP2", 401.8, 910.9)):
+        for reading, expected in (
+            (("drop", "start", "keep"), left_out),
+            (("clamp", "start", "remove"), raised),
+        ):
+            rows = readings["simulated"](log, reading, 0.0, readings["LOGS"][log][1])
+            found = {row["policy"]: row["sum"] for row in rows}
+            assert found["FCFS"] == pytest.approx(expected, abs=0.5)

@@ -140,6 +140,9 @@ def test_forests_find_habits_and_depend_on_the_past_alone(habits):
     wrong = np.count_nonzero((small != (features.small == 1)) & (features.week > 0))
     assert (quality.false_small + quality.false_large) * n == pytest.approx(wrong)
     assert quality.accuracy == pytest.approx(1 - wrong / n)
+    truth, said = features.small[features.week > 0] == 0, ~small[features.week > 0]
+    assert quality.precision_large == pytest.approx(truth[said].mean())
+    assert quality.recall_large == pytest.approx(said[truth].mean())
     assert predict_classes(features, trees=10, seed=1).tobytes() == small.tobytes()
     ends = jobs.submit_time + jobs.run_time
     edge = jobs.submit_time[0] + 2 * WEEK

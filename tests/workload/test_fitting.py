@@ -210,7 +210,8 @@ def measure() -> ModuleType:
 
 def test_the_study_compares_logs_and_draws_them(measure: ModuleType, log: Path, tmp_path: Path) -> None:
     found = measure.measure(log, 1.0, 2)
-    real, generated, rivals = found
+    real, compared = found
+    generated, rivals = compared["generated"], compared["Poisson"]
     near, far = real.distance(generated[0]), real.distance(rivals[0])
     assert near["hour"] < far["hour"]
     assert set(real.distance(real).values()) == {0.0}
@@ -218,3 +219,17 @@ def test_the_study_compares_logs_and_draws_them(measure: ModuleType, log: Path, 
     assert [line.split(" | ")[1] for line in lines[2:]] == ["generated", "Poisson"]
     measure.draw(tmp_path / "log.png", "log", real, generated[0])
     assert (tmp_path / "log.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_study_compares_with_the_half_that_is_not_learned(
+    measure: ModuleType, log: Path, tmp_path: Path
+) -> None:
+    (early, first), (late, second) = (measure.logged(path) for path in measure.halves(log, tmp_path))
+    times, whole = measure.logged(log)
+    assert np.array_equal(np.concatenate([first.job_id, second.job_id]), whole.job_id)
+    assert np.array_equal(np.concatenate([early, late]), times)
+    assert early.max() < (times.min() + times.max()) / 2 <= late.min()
+    real, compared = measure.measure(log, 1.0, 1, held_out=True)
+    assert list(compared) == ["generated", "Poisson", "first half"]
+    assert len(real.size) == len(second) == len(compared["Poisson"][0].size)
+    assert len(compared["first half"][0].size) == len(first)

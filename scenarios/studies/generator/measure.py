@@ -1,17 +1,21 @@
 """How near generated logs come to the logs that they are learned from: distances and pictures.
 
-Usage: python scenarios/studies/generator/measure.py [--seeds 5] [--out DIR]
+Usage: python scenarios/studies/generator/measure.py [--seeds 5] [--held-out] [--out DIR]
 
 As Figs. 14 to 17 of Galleguillos et al. 2020: when jobs are submitted, by hour, weekday and month, and the
 work of jobs, of two logs and of logs generated from them with as many jobs; and their sizes. The distance is
 Kolmogorov's, the largest between the two cumulative distributions. Beside it stands that of a simple rival:
 Poisson arrivals at the log's rate, of jobs that are drawn of the log by size and run time at once. The logs
 are looked for in the directories of MLSIM_TRACES. With --out, the table and a picture of each are written.
+
+With --held-out the model is learned from the first half of a log's time, and compared with the second half;
+so is the first half itself, which no model that is learned from it can be expected to beat.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import os
 import sys
 import tempfile
@@ -31,6 +35,11 @@ from mlsim.workload.models.model_fit import calendar_counts
 LOGS = {"Seth": ("HPC2N-2002-2.2-cln.swf.gz", 3.33), "RICC": ("RICC-2010-2.swf.gz", 11.72)}
 """Name in the source: file, and speed of a processor [GFLOP/s]: 1.667 GHz x 2 and 2.93 GHz x 4 operations.
 The source does not say what it used; distances do not depend on it."""
+OTHERS = {
+    "SDSC-BLUE": ("SDSC-BLUE-2000-4.2-cln.swf.gz", 1.5),
+    "SDSC-SP2": ("SDSC-SP2-1998-4.2-cln.swf.gz", 0.64),
+}
+"""Logs of two years and more that the source does not use, for --held-out."""
 PARTS = {"hour": slice(0, 24), "weekday": slice(24, 31), "month": slice(31, 43)}
 
 Floats = NDArray[np.float64]
@@ -70,38 +79,63 @@ def _between(a: Floats, b: Floats) -> float:
     return float(np.abs(of_a - of_b).max())
 
 
-def measure(log: Path, gflops: float, seeds: int) -> tuple[Seen, list[Seen], list[Seen]]:
-    """Return what is seen of a log, of logs generated from it, and of the rival's."""
-    source = SourceLog(log)
+def halves(log: Path, directory: Path) -> tuple[Path, Path]:
+    """Write the jobs of the first and of the second half of a log's time."""
+    opener = gzip.open if log.suffix == ".gz" else open
+    with opener(log, "rt", encoding="latin-1") as file:
+        lines = [line for line in file if line.strip()]
+    header = [line for line in lines if line.startswith(";")]
+    jobs = sorted((line for line in lines if line[0] != ";"), key=lambda line: float(line.split()[1]))
+    times = [float(line.split()[1]) for line in jobs]
+    middle = int(np.searchsorted(times, (times[0] + times[-1]) / 2))
+    paths = directory / "first.swf", directory / "second.swf"
+    for path, part in zip(paths, (jobs[:middle], jobs[middle:]), strict=True):
+        path.write_text("".join([*header, *part]), encoding="latin-1")
+    return paths
+
+
+def logged(path: Path) -> tuple[Floats, JobBlock]:
+    """Return submit times as local seconds since 1970, and the jobs, of a log."""
+    source = SourceLog(path)
     jobs = source.jobs()
-    times = local_times(jobs.submit_time, source.start_header(), source.path)
-    real = seen(times, jobs, gflops)
-    generated, rivals = [], []
+    return local_times(jobs.submit_time, source.start_header(), source.path), jobs
+
+
+def measure(
+    log: Path, gflops: float, seeds: int, held_out: bool = False
+) -> tuple[Seen, dict[str, list[Seen]]]:
+    """Return what is seen of a log or its second half, and of what is learned from it or its first half."""
+    found: dict[str, list[Seen]] = {"generated": [], "Poisson": []}
     with tempfile.TemporaryDirectory() as directory:
+        learned, compared = halves(log, Path(directory)) if held_out else (log, log)
+        times, jobs = logged(compared)
+        old_times, old_jobs = logged(learned) if held_out else (times, jobs)
+        if held_out:
+            found["first half"] = [seen(old_times, old_jobs, gflops)]
         model = Path(directory, "model.json")
-        model.write_text(fit(log, gflops=gflops).text())
+        model.write_text(fit(learned, gflops=gflops).text())
         for seed in range(1, seeds + 1):
             made = generate(str(model), jobs=len(jobs), seed=seed)
             start = float(str(made.header["UnixStartTime"]))
             new = made.jobs()
-            generated.append(seen(new.submit_time + start, new, gflops))
-            rivals.append(_rival(times, jobs, gflops, seed))
-    return real, generated, rivals
+            found["generated"].append(seen(new.submit_time + start, new, gflops))
+            found["Poisson"].append(_rival(times, old_jobs, gflops, seed))
+    return seen(times, jobs, gflops), found
 
 
 def _rival(times: Floats, jobs: JobBlock, gflops: float, seed: int) -> Seen:
     rng = np.random.default_rng(seed)
-    mean_interval = (times[-1] - times[0]) / len(jobs)
-    drawn = jobs.select(rng.integers(0, len(jobs), len(jobs)))
-    return seen(times[0] + np.cumsum(rng.exponential(mean_interval, len(jobs))), drawn, gflops)
+    drawn = jobs.select(rng.integers(0, len(jobs), len(times)))
+    intervals = rng.exponential((times[-1] - times[0]) / len(times), len(times))
+    return seen(times[0] + np.cumsum(intervals), drawn, gflops)
 
 
-def table(found: Mapping[str, tuple[Seen, Sequence[Seen], Sequence[Seen]]]) -> str:
+def table(found: Mapping[str, tuple[Seen, Mapping[str, Sequence[Seen]]]]) -> str:
     """Lay out mean distances over the seeds."""
     names = [*PARTS, "work", "size"]
     lines = [f"| log | | {' | '.join(names)} |", "| --- | --- |" + " --- |" * len(names)]
-    for log, (real, generated, rivals) in found.items():
-        for title, others in (("generated", generated), ("Poisson", rivals)):
+    for log, (real, compared) in found.items():
+        for title, others in compared.items():
             distances = [real.distance(other) for other in others]
             cells = " | ".join(f"{mean(each[name] for each in distances):.3f}" for name in names)
             lines.append(f"| {log} | {title} | {cells} |")
@@ -148,22 +182,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     found = {}
-    for log, (name, gflops) in LOGS.items():
+    for log, (name, gflops) in (LOGS | OTHERS if given.held_out else LOGS).items():
         path = find(name)
         if path is None:
             print(f"{log}: {name} is in no directory of MLSIM_TRACES; left out", file=sys.stderr)
             continue
-        found[log] = measure(path, gflops, given.seeds)
+        found[log] = measure(path, gflops, given.seeds, given.held_out)
     text = table(found)
     print(text, end="")
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
         (given.out / "table.md").write_text(text)
-        for log, (real, generated, _) in found.items():
-            draw(given.out / f"{log.lower()}.png", log, real, generated[0])
+        for log, (real, compared) in found.items():
+            draw(given.out / f"{log.lower()}.png", log, real, compared["generated"][0])
 
 
 if __name__ == "__main__":
