@@ -204,6 +204,34 @@ def test_releases_and_kills(workplace, study):
     assert_same(study, workplace)
 
 
+def cyclic(study: Study) -> Study:
+    """The same with CYCLIC, inside nodes too."""
+    outside, plus, _ = study.rules.loop["technique"].partition("+")
+    technique = f"{outside}+CYCLIC" if plus else "CYCLIC"
+    loop = {**study.rules.loop, "technique": technique}
+    if outside == "AF" and plus:
+        loop["nowait"] = False
+    return replace(study, rules=replace(study.rules, loop=loop))
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=examples(100))
+@given(
+    st.one_of(
+        studies(),
+        studies(failures=True),
+        studies(requests=True),
+        lending_studies(),
+        lending_studies(failures=True),
+        two_level(studies(requests=True), "mpi+openmp"),
+        two_level(lending_studies(), "mpi+openmp"),
+    ).map(cyclic)
+)
+def test_cyclic_scheduling(workplace, study):
+    """Nodes that are to leave, fail or come back while PEs have chunks that no other PE executes."""
+    assert_same(study, workplace)
+
+
 def small(rows: list[tuple[float, ...]], costs: tuple[float, ...], nodes: int, **rules: object) -> Study:
     loop = {"technique": rules.pop("technique", "STATIC")}
     platform = Platform((1,) * nodes, (1.0,) * nodes, rules.pop("between", 0.0))

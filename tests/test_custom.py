@@ -15,7 +15,8 @@ CUSTOM = Path(__file__).parents[1] / "scenarios" / "custom"
 @pytest.fixture(scope="module")
 def results():
     return {
-        name: mlsim.run(CUSTOM / f"{name}.yaml") for name in ("policy", "allocator", "dispatcher", "energy")
+        name: mlsim.run(CUSTOM / f"{name}.yaml")
+        for name in ("policy", "allocator", "dispatcher", "energy", "signal")
     }
 
 
@@ -69,6 +70,19 @@ def test_the_power_cap_holds(results):
     free = mlsim.run(CUSTOM / "energy.yaml", overrides={"batch.dispatcher": "prb"})
     _, held = cores_over_time(free)
     assert (100.0 * np.count_nonzero(held, axis=1) + 20.0 * held.sum(axis=1)).max() > 1400.0
+
+
+def test_long_jobs_wait_for_the_temperature(results):
+    """A job of more than 20 minutes starts at 22 °C at most: by the hour, and by the cores busy before."""
+    jobs, rows = results["signal"].records.jobs, results["signal"].records.occupancy
+    long = np.flatnonzero(jobs.walltime > 1200.0)
+    assert len(long)
+    for job in long.tolist():
+        start = jobs.start_time[job]
+        busy = (rows.cores * rows.count)[(rows.start < start) & (rows.end > start)].sum()
+        assert 22.0 - 6.0 * np.cos(2 * np.pi * (start - 14400.0) / 86400.0) + 0.2 * busy <= 22.0
+    free = mlsim.run(CUSTOM / "signal.yaml", overrides={"batch.dispatcher.parameters": {"limit": 99}})
+    assert (free.records.jobs.start_time > jobs.start_time).any()  # those that overtook a long one
 
 
 def test_a_format_a_deadline_and_a_file_of_ones_own(tmp_path):

@@ -209,6 +209,9 @@ class Told:
         raise RuntimeError(f"got {switch!r}")
     key = allocate = dispatch = predict = learn = size = read = write = run = jobs = generate = None
 
+class Plain:
+    dispatch = print
+
 def told(path, switch):
     raise RuntimeError(f"got {switch!r}")
 
@@ -224,6 +227,7 @@ KINDS: dict[str, tuple[str, str, dict[str, object]]] = {
     "policy": ("batch.policy", "class", {}),
     "allocator": ("batch.allocator", "class", {}),
     "dispatcher": ("batch.dispatcher", "class", {}),
+    "data": ("batch.data", "class", {"batch": {"dispatcher": "./mine.py:Plain"}}),
     "predictor": ("batch.predictor", "class", {}),
     "technique": ("application.technique", "function", {"application": LOOP}),
     "execution model": ("application.execution.model", "class", {"application": LOOP}),

@@ -1,10 +1,10 @@
-"""User-defined dispatchers, policies, allocators and predictors."""
+"""User-defined dispatchers, policies, allocators, data and predictors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.batch.view import WaitingJobs
+from mlsim.batch.view import StateView, WaitingJobs
 from mlsim.plugins import Family, check_plugin, installed_plugins, load_plugin
 from mlsim.scenario import BatchConfig, Policy
 from mlsim.scenario.words import Allocator, Choice, Dispatcher, Predictor
@@ -29,6 +29,18 @@ class OwnAllocator(Protocol):
         ...
 
 
+class OwnData(Protocol):
+    """Data of the user's own that change during a run, for a plugin that dispatches.
+
+    Optional method ``next_update(now)``: the time [s] of the next change after ``now``, when mlsim makes a
+    pass; None: no more.
+    """
+
+    def update(self, view: StateView) -> Mapping[str, Any]:
+        """Return the data at a pass, by name."""
+        ...
+
+
 def _family(name: str, group: str, methods: tuple[str, ...], words: tuple[str, ...]) -> Family:
     return Family(name, f"batch.{name}", group, methods, words, "docs/reference/plugins.md")
 
@@ -39,6 +51,7 @@ FAMILIES = {
         _family("dispatcher", "mlsim.dispatchers", ("dispatch",), tuple(Dispatcher)),
         _family("policy", "mlsim.policies", ("key",), (*Policy, *Policy.aliases())),
         _family("allocator", "mlsim.allocators", ("allocate",), (*Allocator, *Allocator.aliases())),
+        _family("data", "mlsim.data", ("update",), ()),
         _family("predictor", "mlsim.predictors", ("predict", "learn"), (*Predictor, *Predictor.aliases())),
     )
 }
@@ -63,7 +76,7 @@ def check_plugins(config: BatchConfig, execute: bool) -> None:
     """
     for name, family in FAMILIES.items():
         plugin = getattr(config, name)
-        if not isinstance(plugin, Choice):
+        if plugin is not None and not isinstance(plugin, Choice):
             check_plugin(family, plugin, execute)
 
 

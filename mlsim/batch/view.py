@@ -6,7 +6,7 @@ and answers with :class:`Start`, :class:`Reject` and
 estimates; a view has no actual run times.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -60,6 +60,8 @@ class WaitingJobs:
         Numbers as in the log, -1 if not known.
     node_set : ndarray of int64, shape (n,)
         Row of :attr:`StateView.node_sets` with the nodes that the job may use.
+    data : mapping
+        What the plugin of ``batch.data`` returned at this pass; empty without one.
     columns : mapping of name to ndarray, shape (n,)
         The columns of the log that ``workload.columns`` names: int64 where every job of the log has a whole
         number; float64 for other numbers, NaN where there is none; else objects, texts or None.
@@ -80,6 +82,7 @@ class WaitingJobs:
     columns: FurtherColumns = field(default_factory=lambda: FurtherColumns())
     shares: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
     node_set: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -203,6 +206,8 @@ class StateView:
     """int64[n_nodes]: what each node, or each core of it where these are given singly, adds when a job holds
     it [microwatts]; empty if there is no cap.
     """
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """What the plugin of ``batch.data`` returned at this pass, by name; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ Listing = Literal[
     "allocators",
     "dispatchers",
     "predictors",
+    "data",
     "formats",
     "workloads",
     "writers",
@@ -178,6 +179,8 @@ def _of_batch(what: Listing) -> Lists:
             ]
         case "backfilling":
             return ("backfill", "meaning"), [(word.value, word.meaning) for word in words.Backfill]
+        case "data":
+            return ("data", "meaning"), [*_offered("data")]
         case "predictors":
             return ("predictor", "predicts", "source"), [
                 *((word.value, word.meaning, word.source) for word in words.Predictor),

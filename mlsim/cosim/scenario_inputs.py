@@ -51,7 +51,8 @@ def application_of(scenario: Scenario) -> ApplicationConfig:
 
 def batch_of(scenario: Scenario) -> BatchConfig:
     """Return the batch section with the resolved files of user-defined plugins."""
-    located = {key: located_code(scenario, f"batch.{key}") for key in PLUGIN_KEYS}
+    named = [key for key in PLUGIN_KEYS if getattr(scenario.batch, key) is not None]
+    located = {key: located_code(scenario, f"batch.{key}") for key in named}
     return scenario.batch.model_copy(update=located)
 
 

@@ -191,6 +191,11 @@ class BatchConfig(Section):
     """What happens to jobs that reach their walltime: kill (as production systems do) or extend (they
     continue). A job that outlives a shorter prediction continues in any case.
     """
+    data: cp_section.DataName | None = Field(None, examples=["./mine.py:Temperature"])
+    """Data of your own that change during the run, such as a temperature or a price: a class in a file, or an
+    installed one, asked before each pass. Read by a dispatcher or policy of your own; see
+    docs/reference/plugins.md.
+    """
     predictor: cp_section.PredictorName = words.Predictor.WALLTIME
     """What predicts run times for the dispatcher: walltime (what the user asked), actual (an oracle), D, D2,
     L2 or EASY++ (learn from completed jobs), forest-mean or forest-quantile (learn weekly from features of
@@ -280,6 +285,11 @@ class BatchConfig(Section):
             if getattr(self, key) is not None and self.on_failure not in rules:
                 message = f"needs on_failure: {' or '.join(rules)}, and it is {self.on_failure}"
                 yield Violation(key, f"{message}; write that, or take it out", ("on_failure",))
+        if self.data is not None and all(
+            isinstance(word, words.Choice) for word in (self.dispatcher, self.policy)
+        ):
+            message = f"read by a dispatcher or policy of your own, and they are {self.dispatcher} and "
+            yield Violation("data", f"{message}{self.policy}; take it out", ("dispatcher", "policy"))
         yield from self._without_backfilling()
         yield from self._beyond_easy()
         yield from self._beside_classes()

@@ -173,4 +173,5 @@ class ClassifierConfig(Section):
 PolicyName = Annotated[str, plugin_name(Policy, "mlsim.policies")]
 AllocatorName = Annotated[str, plugin_name(Allocator, "mlsim.allocators")]
 DispatcherName = Annotated[str, plugin_name(Dispatcher, "mlsim.dispatchers")]
+DataName = Annotated[str, plugin_name(None, "mlsim.data")]
 PredictorName = Annotated[str, plugin_name(Predictor, "mlsim.predictors")]

@@ -90,7 +90,7 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, str]]:
 
 
 VARIABLE = "MLSIM_TRACES"
-PLUGIN_KEYS = ("dispatcher", "policy", "allocator", "predictor")
+PLUGIN_KEYS = ("dispatcher", "policy", "allocator", "data", "predictor")
 """Keys of the ``batch`` section that may name a class of the user's own."""
 _EITHER: Sort = "class or function"
 
@@ -161,7 +161,7 @@ def located_code(scenario: Scenario, key: str, value: str | None = None) -> str:
 def check_code(scenario: Scenario) -> None:
     """Check that files of user-defined code exist and define the names used, without executing them."""
     generate = scenario.workload.generate
-    names: list[tuple[str, str, Sort]] = [
+    names: list[tuple[str, str | None, Sort]] = [
         (f"batch.{key}", getattr(scenario.batch, key), "class") for key in PLUGIN_KEYS
     ]
     names.append(("workload.format", scenario.workload.format, _EITHER))
@@ -177,7 +177,7 @@ def check_code(scenario: Scenario) -> None:
             levels = [level for name in application.techniques for level in split_technique(name)]
             names += [(of_one.with_own_keys(_technique_key(of_one)), level, _EITHER) for level in levels]
     for key, name, sort in names:
-        if own := user_function(name):
+        if name is not None and (own := user_function(name)):
             path = resolve_code(scenario, own[0], key)
             check_definition(path, own[1], sort, f"{scenario.source}: {key}: {path}")
 

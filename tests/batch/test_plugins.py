@@ -460,3 +460,135 @@ def test_ctrl_c_in_a_program_that_uses_the_library_is_the_users(plugin, handler,
             simulate(HARDWARE, three_jobs(), policy=plugin(ASKED["policy"].format("raise KeyboardInterrupt")))
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+COUNTING = """
+    class Data:
+        def __init__(self):
+            self.calls = 0
+
+        def update(self, view):
+            self.calls += 1
+            assert not view.data
+            return {"calls": self.calls, "now": view.now, "free": int(view.free[0, 0])}
+    """
+
+
+def test_data_reach_the_dispatcher_at_every_pass(plugin):
+    """Once per pass in which jobs wait, with the state before the pass."""
+    data = plugin(COUNTING, "Data")
+    name = plugin(
+        """
+        class Mine:
+            calls = 0
+
+            def dispatch(self, view):
+                self.calls += 1
+                free = int(view.free[0, 0])
+                assert dict(view.data) == {"calls": self.calls, "now": view.now, "free": free}
+                try:
+                    view.data["calls"] = 0
+                except TypeError:
+                    yield Start(0)
+        """
+    )
+    _, done, _ = simulate(
+        HARDWARE, three_jobs(units=[4, 4, 4], requests=[[4, 0, 0]] * 3), dispatcher=name, data=data
+    )
+    assert done.start_time.tolist() == [0.0, 10.0, 15.0]
+
+
+def test_data_order_the_queue_of_a_policy(plugin):
+    """Before 9 s the longest job is first, later the shortest: jobs of 10, 2 and 5 s, one at a time."""
+    data = plugin(
+        """
+        class Data:
+            def update(self, view):
+                return {"sign": -1.0 if view.now < 9.0 else 1.0}
+        """,
+        "Data",
+    )
+    name = plugin(
+        """
+        class Mine:
+            def key(self, now, jobs):
+                return jobs.data["sign"] * jobs.estimate
+        """
+    )
+    rows = three_jobs(units=[4, 4, 4], requests=[[4, 0, 0]] * 3)
+    _, done, _ = simulate(HARDWARE, rows, policy=name, data=data)
+    assert done.start_time.tolist() == [0.0, 12.0, 10.0]
+
+
+@pytest.mark.parametrize("kind", ["dispatcher", "policy"])
+def test_data_have_a_pass_when_they_change(plugin, kind):
+    """The price falls at 7.5 s, when nothing else happens; a job waits for that."""
+    data = plugin(
+        """
+        class Data:
+            def update(self, view):
+                return {"price": 3 if view.now < 7.5 else 1}
+
+            def next_update(self, now):
+                return 7.5 if now < 7.5 else None
+        """,
+        "Data",
+    )
+    code = {
+        "dispatcher": """
+            class Mine:
+                def dispatch(self, view):
+                    return [Start(k) for k in range(len(view.waiting)) if view.data["price"] == 1]
+            """,
+        "policy": """
+            class Mine:
+                seen = []
+
+                def key(self, now, jobs):
+                    self.seen.append((now, jobs.data["price"]))
+                    if now > 7.5:
+                        assert (7.5, 1) in self.seen
+                    return jobs.estimate
+            """,
+    }
+    columns = {"run": [10.0, 10.0, 2.0], "estimate": [20.0, 12.0, 3.0]}
+    rows = three_jobs(**columns, units=[4, 4, 4], requests=[[4, 0, 0]] * 3)
+    if kind == "dispatcher":
+        rows = three_jobs(units=[1, 1, 1], requests=[[1, 0, 0]] * 3)
+    _, done, _ = simulate(HARDWARE, rows, data=data, **{kind: plugin(code[kind])})
+    starts = done.start_time.tolist()
+    assert starts == ([7.5] * 3 if kind == "dispatcher" else [12.0, 2.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("def update(self, view): return 3", "update gives 3 at 0 s; allowed: a mapping by name"),
+        ("def update(self, view): return 1 / 0", "failed at 0 s"),
+        ("def refresh(self, view): return {}", "has no method update"),
+        (
+            "next_update = lambda self, now: now\n            def update(self, view): return {}",
+            "wants to be woken at 0.0 at 0 s; allowed: seconds, more than now",
+        ),
+    ],
+)
+def test_wrong_data_end_the_run_with_their_name(plugin, body, problem):
+    data = plugin(f"class Data:\n            {body}\n", "Data")
+    name = plugin("class Mine:\n            def dispatch(self, view): return []\n")
+    with pytest.raises(InputError, match=rf"data .*:Data: .*{problem}"):
+        simulate(HARDWARE, three_jobs(), dispatcher=name, data=data)
+
+
+def test_data_that_only_ask_for_passes_end_the_run(plugin, monkeypatch):
+    monkeypatch.setattr("mlsim.batch.state.node_passes._MOST_IDLE_WAKES", 50)
+    data = plugin(
+        """
+        class Data:
+            def update(self, view): return {}
+            def next_update(self, now): return now + 1.0
+        """,
+        "Data",
+    )
+    name = plugin("class Mine:\n            def dispatch(self, view): return []\n")
+    with pytest.raises(InputError, match="asked to be woken 50 times in a row"):
+        simulate(HARDWARE, three_jobs(), dispatcher=name, data=data)

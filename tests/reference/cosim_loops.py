@@ -80,10 +80,12 @@ class _LiveCca(cca._Loop):
             start = self.env.now
             if chunk is None:
                 return
-            step, first, size = chunk
-            yield self.env.timeout(self.case.elapsed(rank, first, size, start))
-            self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
-            self.finish(rank, first, size, requested, start)
+            for step, first, size in (chunk, *self.choosing.further(chunk, self.case.p)):
+                if (step, first, size) != chunk:
+                    requested = start = self.env.now
+                yield self.env.timeout(self.case.elapsed(rank, first, size, start))
+                self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
+                self.finish(rank, first, size, requested, start)
 
 
 class _LiveLevels(Levels):

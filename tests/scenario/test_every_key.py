@@ -58,6 +58,21 @@ FILES = {
     "other.swf": "\n".join(SWF.splitlines()[:9]) + "\n",
     "log.csv": "job_id,submit_time,run_time,walltime,processors\n1,0,10,20,4\n2,1,10,20,8\n",
     "own.csv": "job_id,submit_time,run_time,walltime,processors,weight\n1,0,10,20,4,3\n2,1,10,20,8,5\n",
+    "warm.py": """
+from mlsim.batch.view import Start, Wake
+
+class Cool:
+    def update(self, view):
+        return {"cool": view.now > 3.0}
+
+class Waits:
+    def dispatch(self, view):
+        if not view.data.get("cool", True):
+            return [Wake(view.now + 1.0)]
+        free = int(view.free[:, 0].sum())
+        first = view.waiting
+        return [Start(0)] if len(first) and first.units[0] * max(first.request[0, 0], 1) <= free else []
+""",
     "writer.py": "def write(result, directory):\n    (directory / 'a.txt').write_text('a')\n",
     "costs.csv": "0.1\n0.2\n0.3\n0.1\n0.4\n0.2\n",
     "more.csv": "0.3\n0.1\n0.5\n",
@@ -340,6 +355,7 @@ CASES: dict[str, Case] = {
     "batch.compression": Case(CONSERVATIVE, "one-round"),
     "batch.ties": Case(EASY, "per-event"),
     "batch.allocator": Case({}, "worst-fit"),
+    "batch.data": Case({"batch.dispatcher": "warm.py:Waits"}, "warm.py:Cool"),
     "batch.reserve": Case(SCARCE | {"batch.demand": {"gpu": 1}}, 1),
     "batch.demand": Case(SCARCE | {"batch.reserve": 1}, {"gpu": 1}),
     "batch.contiguity": Case({"batch.policy": "SAF", "batch.allocator": "contiguous"}, "strict"),

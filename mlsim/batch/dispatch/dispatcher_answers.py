@@ -125,6 +125,15 @@ def _placement(place: str, nodes: Any, units: int, n_nodes: int) -> Ints:
     return np.bincount(listed, minlength=n_nodes)
 
 
+def later_time(title: str, at: object, now: float) -> float:
+    """Return the time of a requested pass, if it is in the future."""
+    if not isinstance(at, Real) or isinstance(at, bool) or not now < float(at) < np.inf:
+        raise InputError(
+            f"{title}: wants to be woken at {at!r:.60} at {now:g} s; allowed: seconds, more than now, finite"
+        )
+    return float(at)
+
+
 class AllocatorCalls:
     """Calls a user-defined allocator for kernels, which cannot raise errors."""
 
@@ -205,7 +214,7 @@ class Answers:
             if answer is None:
                 return
             if isinstance(answer, Wake):
-                self.wakes.append(self._later(answer.at))
+                self.wakes.append(later_time(self._title, answer.at, self._now))
                 continue
             if not isinstance(answer, Start | Reject):
                 raise InputError(
@@ -218,15 +227,6 @@ class Answers:
             else:
                 self._start(slot, answer)
                 self.started.append(slot)
-
-    def _later(self, at: object) -> float:
-        """Return a requested time, if it is in the future."""
-        if not isinstance(at, Real) or isinstance(at, bool) or not self._now < float(at) < np.inf:
-            raise InputError(
-                f"{self._title}: wants to be woken at {at!r:.60} at {self._now:g} s; allowed: seconds, more "
-                "than now, finite"
-            )
-        return float(at)
 
     def _ask(self, method: Callable[..., Any], *arguments: object) -> Any:
         """Call the user's code."""

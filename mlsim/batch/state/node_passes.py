@@ -2,6 +2,10 @@
 
 import heapq
 import math
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +23,8 @@ from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.batch_state import Passes
 from mlsim.batch.state.node_state import NodesRoom
-from mlsim.batch.user_dispatch import make_plugin
+from mlsim.batch.user_dispatch import OwnData, make_plugin
+from mlsim.batch.view import StateView
 from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.plugins import shielded
@@ -106,6 +111,7 @@ class NodePasses(Passes):
     def _load(self, config: BatchConfig, exclusive: bool, seed: int) -> None:
         """Make the plugins."""
         self._dispatcher = self._policy = self._allocator = self._planning = None
+        self._data: OwnData | None = None if config.data is None else make_plugin("data", config.data)
         if not isinstance(config.dispatcher, Dispatcher):
             self._dispatcher = make_plugin("dispatcher", config.dispatcher)
         elif config.dispatcher.solves:
@@ -167,8 +173,13 @@ class NodePasses(Passes):
         self._remember_slots()
         if not shielded(title, now, getattr, self._policy, "live", True):
             unasked = slots[self._numbers[slots] != numbers]
+        data: Mapping[str, Any] = {}
+        if self._data is not None:
+            data = self._updated(self._view(now, slots))
+            self._check_progress(f"data {self._config.data}", not self._wakes, now)
         if len(unasked):
             jobs = dispatcher_answers.waiting_jobs(unasked, self._jobs.table, self._room.arrays, self._own)
+            jobs = replace(jobs, data=data)
             self._keys[unasked] = dispatcher_answers.keys_of(title, self._policy, now, jobs)
         self._numbers[slots] = numbers
         keys = self._keys[slots]
@@ -182,17 +193,9 @@ class NodePasses(Passes):
         assert self._dispatcher is not None
         title = f"dispatcher {self._config.dispatcher}"
         waiting = dispatcher_answers.by_arrival(self._jobs.waiting(), self._jobs.table)
-        view = dispatcher_answers.view_of(
-            now,
-            waiting,
-            self._machine,
-            self._requests.exclusive,
-            self._jobs.table,
-            self._jobs.columns,
-            self._room.arrays,
-            self._places,
-            self._own,
-        )
+        view = self._view(now, waiting)
+        if self._data is not None:
+            view = replace(view, data=self._updated(view))
         answers = dispatcher_answers.Answers(
             title, now, waiting, self._jobs.columns, self._room.arrays, self._places
         )
@@ -205,15 +208,42 @@ class NodePasses(Passes):
         self.rejected.extend(answers.rejected)
         for later in answers.wakes:
             heapq.heappush(self._wakes, later)
-        self._check_progress(bool(answers.started or answers.rejected or not answers.wakes), now)
+        self._check_progress(title, bool(answers.started or answers.rejected or not self._wakes), now)
         return len(answers.started)
 
-    def _check_progress(self, moves: bool, now: float) -> None:
-        """Refuse a dispatcher that only ever asks to be woken."""
+    def _view(self, now: float, waiting: Ints) -> StateView:
+        return dispatcher_answers.view_of(
+            now,
+            waiting,
+            self._machine,
+            self._requests.exclusive,
+            self._jobs.table,
+            self._jobs.columns,
+            self._room.arrays,
+            self._places,
+            self._own,
+        )
+
+    def _updated(self, view: StateView) -> Mapping[str, Any]:
+        """Return the user's data at this pass, and schedule a pass at their next change."""
+        assert self._data is not None
+        now, title = view.now, f"data {self._config.data}"
+        data = shielded(title, now, self._data.update, view)
+        if not isinstance(data, Mapping):
+            raise InputError(f"{title}: update gives {data!r:.60} at {now:g} s; allowed: a mapping by name")
+        if (ask := getattr(self._data, "next_update", None)) is not None:
+            later = shielded(title, now, ask, now)
+            if later is not None:
+                later = dispatcher_answers.later_time(title, later, now)
+                heapq.heappush(self._wakes, later)
+        return MappingProxyType(dict(data))
+
+    def _check_progress(self, title: str, moves: bool, now: float) -> None:
+        """Refuse a plugin that only ever asks for further passes."""
         self._idle_wakes = 0 if moves or self._jobs.counts[at.RUNNING] else self._idle_wakes + 1
         if self._idle_wakes > _MOST_IDLE_WAKES:
             raise InputError(
-                f"dispatcher {self._config.dispatcher}: at {now:g} s it has asked to be woken "
+                f"{title}: at {now:g} s it has asked to be woken "
                 f"{_MOST_IDLE_WAKES:,} times in a row while nothing ran or started; ask for later times"
             )
 
