@@ -127,6 +127,8 @@ workload.log | how many jobs of the whole log met each cleaning rule or fallback
 workload.simulated | the same over the jobs simulated | jobs
 workload.largest_request | the most processors a job could request | processors
 workload.replaced | only with `applications`: columns of the workload that replaced keys of applications
+workload.calibrate, workload.calibrate_to | only if jobs executed loops: `costs.calibrate`, and with
+    `recorded` the loop that run times of the log are assumed to have been measured with
 workload.start, workload.time_zone | only if the log has dates: date of time 0, on the log's clocks; zone of
     these, if the log's header has it
 self | the simulator's own time and memory

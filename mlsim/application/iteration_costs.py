@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from mlsim.errors import InputError
 from mlsim.scenario.application_section import IterationsConfig
 from mlsim.scenario.costs_section import CostsConfig, has_linear_costs
 from mlsim.scenario.words import Calibration, CostProfile
+
+if TYPE_CHECKING:
+    from mlsim.application.recorded_times import RecordedTimes
 
 
 class CostProfiles:
@@ -42,6 +45,7 @@ class CostProfiles:
         self._seed = seed
         self._path = path
         self._shared: dict[tuple[int, int], Floats] = {}
+        self.recorded: RecordedTimes | None = None  # of calibrate: recorded, which the first loop makes
         self._length = profile_costs.fixed_length(costs, iterations)
         if costs.profile is CostProfile.FILE:
             prefix = self._computed(0)
@@ -81,8 +85,7 @@ class CostProfiles:
         )
         line = CostSums.linear(n, first, (last - first) / max(n - 1, 1))
         if self._costs.calibrate is Calibration.RUN_TIME and line.total > 0.0:
-            factor = run_time * pes / line.total
-            line = CostSums.linear(n, line.sums[1] * factor, line.sums[2] * factor)
+            return scaled_costs(line, run_time * pes / line.total)
         return line
 
     def prefix(self, job_id: int, pes: int, run_time: float, iterations: int = -1, limit: int = -1) -> Floats:
@@ -222,6 +225,15 @@ class CostSums(NamedTuple):
 
 LoopCosts = Floats | CostSums
 """Prefix sums of single iterations, float64[N+1] in s at speed 1, or :class:`CostSums`."""
+
+
+def scaled_costs(costs: LoopCosts, factor: float) -> LoopCosts:
+    """Return all costs of a loop multiplied by a factor."""
+    if not isinstance(costs, CostSums):
+        return costs * factor
+    if costs.block:
+        return costs._replace(sums=costs.sums * factor)
+    return CostSums.linear(costs.n, costs.sums[1] * factor, costs.sums[2] * factor)
 
 
 def cost_sums(costs: LoopCosts) -> CostSums:

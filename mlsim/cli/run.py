@@ -100,6 +100,11 @@ def _notes(result: experiment.Result) -> list[str]:
     rules = result.scenario.workload.cleaning.model_dump()
     counts = result.summary["workload"]
     lines = []
+    if "calibrate_to" in counts:
+        lines.append(
+            f"Calibrated: loops take their recorded run times under {counts['calibrate_to']}; other times "
+            "are the effect of another technique, model, speed, or disturbance"
+        )
     if counts["log"]:
         lines.append("In the whole log: " + ", ".join(f"{name} {n}" for name, n in counts["log"].items()))
     if counts["simulated"]:

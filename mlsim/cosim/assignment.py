@@ -384,7 +384,7 @@ class _Kinds:
             except ValueError:
                 new |= {"model": "loop", "execution": new.get("execution", {}) | {"model": model}}
         if "costs" in changes:
-            kept = {key: value for key, value in new.get("costs", {}).items() if key == "calibrate"}
+            kept = {key: value for key, value in new.get("costs", {}).items() if "calibrate" in key}
             new["costs"] = kept | {"profile": "file", "path": str(changes["costs"])}
             new.pop("iterations", None)
         if "technique" in changes:

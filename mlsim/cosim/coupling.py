@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -95,6 +96,15 @@ class LoopApplications:
         self._log = log
         self._keeps_requests = level is TraceLevel.MESSAGES
         self.recorder = LoopRecorder(level is TraceLevel.NODES or level.shows_chunks, self._store)
+
+    @property
+    def notes(self) -> dict[str, int]:
+        """The number of jobs whose loop cannot take its recorded run time, by reason."""
+        counts: Counter[str] = Counter()
+        for kind in self._kinds:
+            if kind.costs is not None and kind.costs.recorded is not None:
+                counts.update(kind.costs.recorded.notes)
+        return dict(sorted(counts.items()))
 
     def launch(self, slot: int, at: float) -> Forecast:
         """Simulate the loop of a job that starts, on the nodes it holds."""

@@ -31,6 +31,7 @@ from mlsim.workload.measured_power import JobSteps
 from mlsim.workload.workload_jobs import joined_own
 
 if TYPE_CHECKING:
+    from mlsim.application.application_simulator import LoopApplication
     from mlsim.application.iteration_costs import CostProfiles, CostSums
     from mlsim.batch.batch_system import BatchSystem
     from mlsim.batch.job_recorder import MessageLog
@@ -98,7 +99,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     return Outcome(
         records=with_applications(records, assigned),
         notes=scenario_inputs.reading_counts(workload, coupled.dependencies),
-        simulated=dict(submitted.marks),
+        simulated=dict(submitted.marks) | ({} if loops is None else loops.notes),
         largest=requests.largest,
         application_seconds=loops.seconds if loops else 0.0,
         **(
@@ -265,25 +266,35 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> r
     ``run_time``: seconds from which costs that depend on a job's run time are made, else None. ``chunks``:
     whether to keep a row for every chunk. PE 0, the master or coordinator, is a core of the first node.
     """
-    from mlsim.application.application_simulator import LoopApplication, LoopJob, single_loop_records
+    from mlsim.application.application_simulator import single_loop_records
     from mlsim.application.loop_outcome import LoopRecorder
 
     machine, costs, needed = _loop_alone(scenario, run_time)
     store = record.ChunkStore() if chunks else None
-    application = LoopApplication(
-        LoopJob(1, needed),
-        scenario_inputs.application_of(scenario),
-        costs,
-        machine,
-        store,
-        scenario.seed,
-        reports_idle=False,
-    )
-    end = application.start(0.0, NodeSet(np.arange(machine.n_nodes), machine.cores)).end
+    application = _application_alone(scenario, machine, costs, needed, store)
+    end = application.start(0.0, _all_nodes(machine)).end
     recorder = LoopRecorder(True, store)
     requests = application.requests() if scenario.output.trace is words.TraceLevel.MESSAGES else None
     recorder.take(0, 0.0, application.outcome, application.chunks(), requests)
     return single_loop_records(1, machine, len(application.node_of_pe), end, recorder)
+
+
+def _application_alone(
+    scenario: Scenario,
+    machine: Machine,
+    costs: CostProfiles,
+    run_time: float,
+    store: record.ChunkStore | None,
+) -> LoopApplication:
+    from mlsim.application.application_simulator import LoopApplication, LoopJob
+
+    config = scenario_inputs.application_of(scenario)
+    job = LoopJob(1, run_time)
+    return LoopApplication(job, config, costs, machine, store, scenario.seed, reports_idle=False)
+
+
+def _all_nodes(machine: Machine) -> NodeSet:
+    return NodeSet(np.arange(machine.n_nodes), machine.cores)
 
 
 def check_loop(scenario: Scenario, run_time: float | None = None, held: int = 0) -> None:
@@ -303,6 +314,8 @@ def loop_costs(scenario: Scenario, run_time: float | None = None) -> Floats:
     """Compute the prefix sums of a loop alone, float64[N+1] in s, if memory holds them."""
     machine, profiles, needed = _loop_alone(scenario, run_time)
     check_list(scenario, profiles.iterations(machine.n_cores))
+    if scenario.application.costs.calibrate is words.Calibration.RECORDED:
+        return _recorded_costs(scenario, machine, profiles, needed, each=True).sums
     return profiles.prefix(1, machine.n_cores, needed)
 
 
@@ -311,7 +324,20 @@ def loop_cost_sums(scenario: Scenario, run_time: float | None = None) -> CostSum
     from mlsim.application.iteration_costs import cost_sums
 
     machine, profiles, needed = _loop_alone(scenario, run_time)
+    if scenario.application.costs.calibrate is words.Calibration.RECORDED:
+        return _recorded_costs(scenario, machine, profiles, needed)
     return cost_sums(profiles.costs(1, machine.n_cores, needed))
+
+
+def _recorded_costs(
+    scenario: Scenario, machine: Machine, profiles: CostProfiles, run_time: float, each: bool = False
+) -> CostSums:
+    """Return the costs of a loop alone, calibrated on all nodes of its machine; ``each``: as a list."""
+    from mlsim.application.iteration_costs import cost_sums
+
+    application = _application_alone(scenario, machine, profiles, run_time, None)
+    application.place(0.0, _all_nodes(machine), each)
+    return cost_sums(application.costs)
 
 
 def _loop_alone(scenario: Scenario, run_time: float | None) -> tuple[Machine, CostProfiles, float]:
@@ -323,7 +349,7 @@ def _loop_alone(scenario: Scenario, run_time: float | None) -> tuple[Machine, Co
 
 def _needed_run_time(scenario: Scenario, run_time: float | None) -> float:
     costs = scenario.application.costs
-    needed = costs.profile is words.CostProfile.JOB or costs.calibrate is words.Calibration.RUN_TIME
+    needed = costs.profile is words.CostProfile.JOB or costs.calibrate is not words.Calibration.NONE
     if needed and run_time is None:
         raise InputError(
             f"{scenario.source}: application.costs (profile: {costs.profile}, calibrate: {costs.calibrate}) "

@@ -142,6 +142,20 @@ def technique_of(scenario: Scenario) -> str | None:
     return techniques.pop() if len(techniques) == 1 else None
 
 
+def run_times_of(scenario: Scenario) -> dict[str, str]:
+    """Return how the costs of loops follow run times, for a summary; empty if jobs execute no loops."""
+    found: dict[str, list[str]] = {"calibrate": [], "calibrate_to": []}
+    for name, one in scenario.by_application.items():
+        application, prefix = one.application, f"{name}: " if name else ""
+        if application.model.value == "loop":
+            calibrate, loop = application.costs.calibrate.value, application.recorded()
+            found["calibrate"].append(prefix + calibrate)
+            if calibrate == "recorded":
+                how = f"{loop.technique} with {loop.execution.model}, coordination off"
+                found["calibrate_to"].append(prefix + how)
+    return {key: "; ".join(words) for key, words in found.items() if words}
+
+
 def polars_of(table: Any) -> pl.DataFrame:
     """Return a table of jobs, a data frame of Polars or pandas, as one of Polars."""
     import polars as pl

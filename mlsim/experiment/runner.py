@@ -15,7 +15,7 @@ from mlsim._runtime.forks import check_fork
 from mlsim._runtime.memory import give_back
 from mlsim.errors import InputError
 from mlsim.experiment import background_compile, manifest, run_directory
-from mlsim.experiment.result import Result, polars_of, technique_of
+from mlsim.experiment.result import Result, polars_of, run_times_of, technique_of
 from mlsim.experiment.result_directories import NextFree, Place, reserved, write_and_keep, writing
 from mlsim.experiment.run_status import Progress, status_kept
 from mlsim.record.table_blocks import is_large
@@ -158,6 +158,7 @@ def _run(
         "simulated": outcome.simulated,
         "largest_request": outcome.largest,
         **({} if outcome.replaced is None else {"replaced": list(outcome.replaced)}),
+        **run_times_of(scenario),
         **({} if outcome.records.calendar is None else outcome.records.calendar.to_summary()),
     }
     result = Result(scenario, summary, outcome.records)

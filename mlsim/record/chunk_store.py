@@ -56,6 +56,7 @@ class LoopChunks:
         self.runs: list[_Run] = []
         self.shifts: list[Shift] = []
         self.rows = 0
+        self.latest = np.inf  # s from the loop's start: no time is read back as a later one
         self.block_rows = store.block_rows
 
     def begin_step(self, begin: float, steps: int, iterations: int) -> None:
@@ -233,6 +234,9 @@ class StoredChunks(Chunks):
                     if block.attempt is not None:
                         block.attempt[filled : filled + count] = loop.attempt
                     merge(source, shift, Columns(*(getattr(block, name) for name in _FILLED)), filled, count)
+                    for times in (block.requested, block.start, block.end) if loop.latest < np.inf else ():
+                        rest = times[filled : filled + count]
+                        np.minimum(rest, began + loop.latest, out=rest)
                     unread, filled = unread - count, filled + count
                     if filled == len(block.job):
                         yield block

@@ -244,20 +244,31 @@ class ApplicationConfig(Section):
         """Selection of techniques; None where there is one for all time steps."""
         return (self.selection or SelectionConfig()) if self.technique == technique_section.AUTO else None
 
+    def recorded(self) -> "ApplicationConfig":
+        """Return the application that recorded run times are assumed to have been measured with."""
+        to = self.costs.calibrate_to
+        execution = self.execution.model_copy(update={"model": to.model})
+        least = to.min_chunk or self.min_chunk
+        changes = {"technique": to.technique, "selection": None, "min_chunk": least, "execution": execution}
+        return self.model_copy(update=changes)
+
     def _wrong_techniques(self) -> Iterator[Violation]:
-        """Check what techniques need, and that the model can run them."""
-        execution = self.execution
+        """Check what techniques need, and that the model can run them; also of the recorded loop."""
+        execution, to = self.execution, self.costs.calibrate_to
         if self.selects is not None and self.selects.chooses_within:
             for message in cannot_stop(
                 execution.model, execution.lock, self.parameters.compat, execution.request_ahead
             ):
                 yield Violation("selection.parameters.every", message, _STOPS)
         key = "selection.portfolio" if self.technique == technique_section.AUTO else "technique"
-        for technique in self.techniques:
+        used = [(key, technique, execution.model) for technique in self.techniques]
+        if self.costs.calibrate is words.Calibration.RECORDED:
+            used.append(("costs.calibrate_to.technique", to.technique, to.model))
+        for key, technique, model in used:
             yield from technique_section.broken_parameters(technique, self.parameters, key)
             for message in technique_section.wrong_levels(
                 technique,
-                execution.model,
+                model,
                 execution.nowait,
                 global_p=execution.global_p,
                 compat=self.parameters.compat,

@@ -9,8 +9,19 @@ from pydantic import Field
 from mlsim.scenario import technique_section, words
 from mlsim.scenario.amount_types import PositiveWork, Seconds, Work, list_schema
 from mlsim.scenario.assignment_section import placeholders
-from mlsim.scenario.field_types import FieldType, Line, Natural, OneOf, number, shown, text, whole
-from mlsim.scenario.section_base import Parameters, Section, Violation
+from mlsim.scenario.field_types import (
+    Count,
+    FieldType,
+    Line,
+    Natural,
+    OneOf,
+    Switch,
+    number,
+    shown,
+    text,
+    whole,
+)
+from mlsim.scenario.section_base import Parameters, Section, Violation, user_function
 
 MOST_LISTED = 100_000_000
 """Iterations of a loop up to which each has a cost of its own in memory, whatever the profile."""
@@ -85,6 +96,37 @@ class ProfileParameters(Parameters):
     """
 
 
+_TECHNIQUE = technique_section.technique_name(selects=False)
+
+
+class AssumedLoop(Parameters):
+    """The loop that a recorded run time is assumed to have been measured with."""
+
+    technique: Annotated[str, _TECHNIQUE] = words.Technique("STATIC")
+    """Technique of the recorded run, of the catalogue; X+Y under models of two levels. Default: what most
+    codes do that were written without a technique. Its parameters are application.parameters.
+    """
+    model: OneOf[words.ExecutionModel] = words.ExecutionModel.DCA
+    """Execution model of the recorded run. Everything else of it is application.execution. Default: no PE of
+    a code without a technique waits for another one's iteration, as it would for a master of cca.
+    """
+    min_chunk: Count | None = None
+    """Smallest chunk of the recorded run (iterations). Default: application.min_chunk."""
+    coordination: Switch = False
+    """Whether nodes were released while the loop ran. Only off: a log does not record it."""
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that the recorded loop is one that mlsim can simulate for every job."""
+        for level in technique_section.split_technique(self.technique):
+            if user_function(level):
+                allowed = "a technique of the catalogue (mlsim list techniques)"
+                yield Violation("technique", f"{level} is a function of your own; allowed: {allowed}")
+        if self.coordination:
+            yield Violation(
+                "coordination", "on; a log does not record when nodes were released; allowed: off"
+            )
+
+
 class CostsConfig(Section):
     """Costs of the iterations."""
 
@@ -134,9 +176,13 @@ class CostsConfig(Section):
     parameters: ProfileParameters = Field(default_factory=ProfileParameters)
     """Parameters of mandelbrot or psia."""
     calibrate: OneOf[words.Calibration] = words.Calibration.NONE
-    """run-time scales the costs so that a perfectly balanced loop on the job's PEs takes the run time of the
-    log; none keeps them. Not for job, which is made from the run time.
+    """none keeps the costs. recorded scales those of each job so that its loop, all time steps together,
+    takes the run time of the log under the technique and model of calibrate_to: on the PEs that the job gets,
+    all at the reference speed, and undisturbed. run-time scales them so that a perfectly balanced loop takes
+    it; not for profile job, whose mean cost is made so.
     """
+    calibrate_to: AssumedLoop = Field(default_factory=AssumedLoop)
+    """The loop that run times of the log are assumed to have been measured with. For calibrate: recorded."""
 
     @property
     def by_column(self) -> bool:
@@ -156,6 +202,10 @@ class CostsConfig(Section):
         )
         given = (given - {"profile", "parameters"}) | {f"parameters.{key}" for key in inside}
         yield from self._wrong_keys(given)
+        yield from self.unread(("calibrate_to",), "calibrate", words.Calibration.RECORDED)
+        if self.profile is words.CostProfile.JOB and self.calibrate is words.Calibration.RUN_TIME:
+            message = "run-time; profile job has costs of this mean by itself; allowed: none, recorded"
+            yield Violation("calibrate", message, ("profile",))
         yield from self._wrong_units()
         if self.low is not None and self.high is not None and self.low.value > self.high.value:
             yield Violation("low", "is more than high; allowed: high or less", ("high", "profile"))
@@ -197,7 +247,7 @@ class CostsConfig(Section):
         if self.mean is None and self.unit_cost is None and self.calibrate is words.Calibration.NONE:
             message = (
                 f"missing; profile: {self.profile} needs one of mean: {TYPICAL[self.profile]}, "
-                "unit_cost, and calibrate: run-time"
+                "unit_cost, and calibrate: run-time or recorded"
             )
             yield Violation("mean", message, ("unit_cost", "calibrate", "profile"))
 
@@ -209,11 +259,11 @@ class ProfileKeys(NamedTuple):
     possible: tuple[str, ...]
 
 
-def _keys(names: str, calibrate: bool = True) -> ProfileKeys:
+def _keys(names: str) -> ProfileKeys:
     """Return the keys of a profile; ``!`` marks those that it needs."""
     keys = names.split()
     needed = tuple(key.removesuffix("!") for key in keys if key.endswith("!"))
-    return ProfileKeys(needed, (*(key.removesuffix("!") for key in keys), *["calibrate"] * calibrate))
+    return ProfileKeys(needed, (*(key.removesuffix("!") for key in keys), "calibrate", "calibrate_to"))
 
 
 def _of(names: str) -> str:
@@ -222,7 +272,7 @@ def _of(names: str) -> str:
 
 
 PROFILE_KEYS: dict[words.CostProfile, ProfileKeys] = {
-    words.CostProfile.JOB: _keys("variation", calibrate=False),
+    words.CostProfile.JOB: _keys("variation"),
     words.CostProfile.CONSTANT: _keys("mean!"),
     words.CostProfile.UNIFORM: _keys("low high! mean"),
     words.CostProfile.NORMAL: _keys("mean! std!"),
@@ -256,9 +306,6 @@ def has_linear_costs(costs: CostsConfig, n: int) -> bool:
     linear = (words.CostProfile.CONSTANT, words.CostProfile.INCREASING, words.CostProfile.DECREASING)
     of_job = costs.profile is words.CostProfile.JOB and costs.variation == 0.0
     return n > MOST_LISTED and (of_job or costs.profile in linear)
-
-
-_TECHNIQUE = technique_section.technique_name(selects=False)
 
 
 def _read_portfolio(value: object) -> tuple[str, ...]:

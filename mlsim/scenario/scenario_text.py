@@ -17,7 +17,7 @@ from mlsim.scenario.costs_section import PROFILE_KEYS, CostsConfig
 from mlsim.scenario.platform_section import OWN_KEYS, TOPOLOGY_KEYS, NetworkConfig, NodeGroup
 from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.section_base import Section
-from mlsim.scenario.words import ApplicationModel
+from mlsim.scenario.words import ApplicationModel, Calibration
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
@@ -266,6 +266,8 @@ def _keys_that_hold(section: Section) -> list[str]:
         return ["model"]
     if isinstance(section, CostsConfig):
         possible = PROFILE_KEYS[section.profile].possible
+        if section.calibrate is not Calibration.RECORDED:
+            possible = tuple(key for key in possible if key != "calibrate_to")
         return ["profile", *dict.fromkeys(key.split(".")[0] for key in possible)]
     if isinstance(section, NetworkConfig):
         own = TOPOLOGY_KEYS[section.topology][1]

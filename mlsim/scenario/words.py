@@ -462,11 +462,12 @@ class CostProfile(Choice, aliases={"gaussian": "normal", "log-normal": "lognorma
     PSIA = "psia"
 
 
-class Calibration(Choice):
+class Calibration(Choice, aliases={"work": "run-time"}):
     """Whether iteration costs are scaled to the run times of the log."""
 
     NONE = "none"
     RUN_TIME = "run-time"
+    RECORDED = "recorded"
 
 
 class Technique(Choice, aliases={alias: each.name for each in TECHNIQUES.values() for alias in each.aliases}):

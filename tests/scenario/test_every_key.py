@@ -133,6 +133,10 @@ LOOP: Keys = {
     "output.trace": "chunks",
 }
 RIGID_COSTS: Keys = LOOP | {"application.costs": {"profile": "job"}}
+RECORDED: Keys = {
+    "application.costs": {"profile": "exponential", "mean": "1 s", "calibrate": "recorded"},
+    "workload.cleaning.zero_run_time": "drop",
+}
 CCA: Keys = LOOP | {"application.execution.model": "cca"}
 HDCA: Keys = LOOP | {"application.execution.model": "hdca", "application.technique": "GSS+SS"}
 OPENMP: Keys = LOOP | {"application.execution.model": "mpi+openmp", "application.technique": "GSS+SS"}
@@ -408,6 +412,12 @@ CASES: dict[str, Case] = {
     "application.costs.parameters.scan_cost": Case(PSIA, 0.5),
     "application.costs.unit_cost": Case(PSIA, "20 ms"),
     "application.costs.calibrate": Case(LOOP, "run-time"),
+    "application.costs.calibrate_to.technique": Case(LOOP | RECORDED, "SS"),
+    "application.costs.calibrate_to.model": Case(
+        LOOP | RECORDED | {"application.execution.break_after": 9}, "cca"
+    ),
+    "application.costs.calibrate_to.min_chunk": Case(LOOP | RECORDED, 9),
+    "application.costs.calibrate_to.coordination": refused(LOOP | RECORDED, True),
     "application.iterations.per_pe": Case(LOOP | {"application.iterations": None}, 7),
     "application.iterations.count": Case(LOOP, 50),
     "application.technique": Case(LOOP, "SS"),

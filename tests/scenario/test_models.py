@@ -154,16 +154,17 @@ def test_mappings_may_hold_models_and_paths() -> None:
         ({"profile": "file"}, "application.costs.path: missing; profile: file needs it"),
         (
             {"mean": "1 s"},
-            "application.costs.mean: not for profile: job, which takes variation; "
+            "application.costs.mean: not for profile: job, which takes variation, calibrate, calibrate_to; "
             "profiles with mean: constant, uniform, normal, exponential, gamma",
         ),
         (
             {"calibrate": "run-time"},
-            "application.costs.calibrate: not for profile: job, which takes variation",
+            "application.costs.calibrate: run-time; profile job has costs of this mean by itself; "
+            "allowed: none, recorded",
         ),
         (
             {"profile": "constant", "mean": "1 s", "std": "1 s"},
-            "application.costs.std: not for profile: constant, which takes mean, calibrate; "
+            "application.costs.std: not for profile: constant, which takes mean, calibrate, calibrate_to; "
             "profiles with std: normal, gamma, lognormal, bimodal",
         ),
         (
@@ -198,7 +199,8 @@ def test_mappings_may_hold_models_and_paths() -> None:
             {"profile": "psia", "mean": "1 s", "limit": 7},
             "application.costs.parameters.limit: not for profile: psia, which takes parameters.points, "
             "parameters.image_width, parameters.bin_size, parameters.support_angle, parameters.cloud_seed, "
-            "parameters.scan_cost, mean, unit_cost, calibrate; profiles with parameters.limit: mandelbrot",
+            "parameters.scan_cost, mean, unit_cost, calibrate, calibrate_to; profiles with parameters.limit: "
+            "mandelbrot",
         ),
         (
             {"profile": "mandelbrot", "mean": "1 s", "window": {"x_min": 1, "x_max": 1}},

@@ -254,6 +254,8 @@ def cards(summary: Summary, loop: Sequence[Fact] = ()) -> str:
         _spread_parts("bounded slowdown", summary["bounded_slowdown"], number),
         ("queue length", number(queue["mean"]), f"mean over time; at most {number(queue['max'])}"),
     ]
+    if recorded := summary.get("workload", {}).get("calibrate_to"):
+        facts.append(("run times of loops", "as recorded", f"under {recorded}"))
     facts += _facts_of_some_runs(summary)
     if loop:
         facts = [*loop, *(fact for fact in facts if fact[0] not in _OF_QUEUES)]

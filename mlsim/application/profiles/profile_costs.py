@@ -75,7 +75,7 @@ class ProfileEntry:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Keys of ``application.costs``, besides ``calibrate``."""
-        return tuple(key for key in PROFILE_KEYS[CostProfile(self.name)].possible if key != "calibrate")
+        return tuple(key for key in PROFILE_KEYS[CostProfile(self.name)].possible if "calibrate" not in key)
 
 
 PROFILES = (

@@ -4,6 +4,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -11,7 +12,7 @@ from mlsim._files import expanded
 from mlsim.analysis import run_summary
 from mlsim.cosim import simulation
 from mlsim.errors import InputError
-from mlsim.experiment import loops, run_directory, runner, weekly_runs
+from mlsim.experiment import loops, run_directory, runner, stored_runs, weekly_runs
 from mlsim.experiment.result_directories import Place
 from mlsim.experiment.study.axes import Axis, Point, matches, one_of
 from mlsim.experiment.study.search_methods import Search
@@ -89,12 +90,35 @@ def _subject(kind: str) -> Subject:
 
 
 class _Runs(Subject):
+    """Whole runs; loops made from a log are calibrated to its run times unless the study sets `calibrate`."""
+
     kind = "runs"
     metrics: ClassVar = {"makespan (s)": "makespan", "utilization": "utilization.busy"}
     reads = (
         *("platform", "workload", "application"),
         *("batch.dispatcher", "batch.policy", "batch.allocator", "batch.predictor"),  # may name users' code
     )
+
+    def scenario(self, base: Base, overrides: Mapping[str, object]) -> Scenario:
+        return super().scenario(base, {**overrides, **self._calibrated(base, overrides)})
+
+    def given(self, base: Base, overrides: Mapping[str, object]) -> dict[str, Any]:
+        return super().given(base, {**overrides, **self._calibrated(base, overrides)})
+
+    def _calibrated(self, base: Base, overrides: Mapping[str, object]) -> dict[str, object]:
+        """Return the keys that calibrate loops whose costs are made from run times of a log alone."""
+        read = partial(stored_runs.value_at, super().given(base, overrides))
+        if read("workload.path") is None or read("workload.generate") is not None:
+            return {}
+        keys: dict[str, object] = {}
+        several = read("applications")
+        names = [f"applications.{name}" for name in several] if isinstance(several, Mapping) else []
+        for key in names or ["application"]:
+            is_loop = str(read(f"{key}.model")).casefold() == words.ApplicationModel.LOOP
+            of_job = str(read(f"{key}.costs.profile") or words.CostProfile.JOB).casefold() == "job"
+            if is_loop and of_job and read(f"{key}.costs.calibrate") is None:
+                keys[f"{key}.costs.calibrate"] = words.Calibration.RECORDED.value
+        return keys
 
     def check(self, scenario: Scenario) -> None:
         simulation.survey(scenario)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -15,12 +15,15 @@ import numpy as np
 from mlsim._runtime.arrays import Floats
 from mlsim.analysis.run_comparison import better_of
 from mlsim.errors import InputError
+from mlsim.experiment.result import run_times_of
 from mlsim.experiment.study.axes import Point
 from mlsim.experiment.study.study_file import INTERVALS
 from mlsim.experiment.study.study_model import PictureSpec, Study, file_name, gantt_file
 from mlsim.experiment.study.study_plan import StudyRow
 
 Labels = tuple[str, ...]
+
+_MOST_READ = 20  # scenarios of a study in which calibrated loops are looked for
 
 
 class Table(NamedTuple):
@@ -52,9 +55,13 @@ def study_tables(study: Study, rows: Sequence[StudyRow]) -> dict[str, Table]:
 
 
 def notes_on(study: Study, tables: Iterable[Table], mark: str) -> str:
-    """Explain the intervals and the marks of the best cells of tables, as far as there are some."""
+    """Explain intervals, marks of the best cells, and calibrated loops, as far as there are some."""
     tables = list(tables)
     notes = []
+    if study.subject.kind == "runs":
+        found = (run_times_of(scenario).get("calibrate_to") for _, scenario in study.cases)
+        if recorded := next(filter(None, islice(found, _MOST_READ)), None):
+            notes.append(f"loops calibrated: under {recorded}, they take the run times of the log")
     if any(" ± " in cell for table in tables for line in table.lines for cell in line):
         notes.append(f"±: 95 % interval of the mean ({INTERVALS[study.interval]}), its wider side")
     if any(table.best for table in tables):
