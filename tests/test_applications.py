@@ -543,3 +543,118 @@ def test_files_and_metrics_show_applications(tmp_path):
     again = measure_run(read_run(tmp_path / "run"), "application")
     assert again.groups["jobs"].to_list() == by["jobs"].to_list()
     assert again.summary["applications"] == result.summary["applications"]
+
+
+def learning(method, over, portfolio=("STATIC", "SS", "GSS"), steps=1):
+    """Return an application whose selection learns over executions."""
+    return {
+        "model": "loop",
+        "steps": steps,
+        "iterations": {"count": 24},
+        "costs": {"profile": "increasing", "low": "1 s", "high": "9 s"},
+        "technique": "auto",
+        "selection": {"method": method, "learns_over": over, "portfolio": list(portfolio)},
+        "execution": {"model": "dca", "chunk_calculation": "1 ms"},
+    }
+
+
+def chosen(result):
+    """Return the techniques of each job, by its place."""
+    found = {}
+    for job, technique in zip(
+        result.records.selections.job, result.records.selections.technique, strict=True
+    ):
+        found.setdefault(int(job), []).append(str(technique))
+    return found
+
+
+def one_after_the_other(directory, n, apart=10_000):
+    write_jobs(directory, [(k * apart, 100, NODES * CORES, k % 2) for k in range(n)])
+
+
+def test_trials_go_on_in_the_next_job(tmp_path):
+    one_after_the_other(tmp_path, 6)
+    result = simulated(mapping_of(tmp_path, application=learning("exhaustive", "application")), tmp_path)
+    found = [one for (one,) in chosen(result).values()]
+    assert found[:3] == ["STATIC", "SS", "GSS"]
+    times = dict(zip(found, result.records.loops.t_loop.tolist(), strict=False))
+    best = min(("STATIC", "SS", "GSS"), key=times.__getitem__)
+    assert found[3:] == [best] * 3
+    alone = simulated(mapping_of(tmp_path, application=learning("exhaustive", "job")), tmp_path)
+    assert [one for (one,) in chosen(alone).values()] == ["STATIC"] * 6
+    by_executable = simulated(
+        mapping_of(tmp_path, application=learning("exhaustive", "executable")), tmp_path
+    )
+    assert [one for (one,) in chosen(by_executable).values()] == [*["STATIC"] * 2, *["SS"] * 2, *["GSS"] * 2]
+
+
+@pytest.mark.parametrize("method", ["exhaustive", "expert", "rl", "simulation"])
+def test_a_job_that_starts_before_the_end_of_another_knows_nothing_of_it(tmp_path, method):
+    apart = [(0, 100, 4, 0), (1, 100, 4, 0), (50_000, 100, 4, 0)]
+    section = learning(method, "application", steps=4)
+    write_jobs(tmp_path, apart)
+    both = chosen(simulated(mapping_of(tmp_path, application=section), tmp_path))
+    # Without the first job, the second one chooses the same: it knows nothing of the first.
+    alone = chosen(
+        simulated(
+            mapping_of(
+                tmp_path, application=section | {"selection": section["selection"] | {"learns_over": "job"}}
+            ),
+            tmp_path,
+        )
+    )
+    if method != "rl":  # whose times are relative to a balanced time step, and whose draws are by job
+        assert both[1] == alone[1]
+    # The third one knows of both, and begins elsewhere than they did.
+    write_jobs(tmp_path, apart[:2])
+    first = chosen(simulated(mapping_of(tmp_path, application=section), tmp_path))
+    assert [first[0], first[1]] == [both[0], both[1]]
+    if method in ("exhaustive", "rl"):
+        assert both[2][0] != "STATIC" or "STATIC" in both[0][1:]
+    assert both[0][0] == alone[0][0]
+
+
+def test_simulation_begins_with_the_costs_of_ended_executions(tmp_path):
+    one_after_the_other(tmp_path, 3)
+    section = learning("simulation", "application", ("FAC2", "SS", "STATIC"), steps=3)
+    learned = chosen(simulated(mapping_of(tmp_path, application=section), tmp_path))
+    assert learned[0][0] == "FAC2"
+    assert learned[1][0] == learned[0][-1]
+
+
+@settings(deadline=None, max_examples=15)
+@given(jobs_of_workload, st.sampled_from(["exhaustive", "expert", "rl", "simulation"]), st.booleans())
+def test_learning_is_the_same_in_both_engines_and_from_run_to_run(tmp_path_factory, jobs, method, rca):
+    directory = tmp_path_factory.mktemp("learning")
+    write_jobs(directory, jobs)
+    applications = {"a": learning(method, "executable", steps=2), "rigid": {"model": "rigid"}}
+    rules = [{"where": {"user": 3}, "application": "rigid"}, {"default": "a"}]
+    found = []
+    for engine in ("simpy", "replay", "replay"):
+        more = {"coordination": {"rca": rca}, "batch": {"engine": engine}}
+        found.append(tables_of(simulated(mapping_of(directory, applications, rules, **more), directory)))
+    for other in found[1:]:
+        for key, values in found[0].items():
+            np.testing.assert_array_equal(np.array(values), np.array(other[key]), err_msg=str(key))
+
+
+def test_a_trace_names_the_technique_of_each_job(tmp_path):
+    otf2 = pytest.importorskip("otf2", reason="there is no wheel of the package otf2 for this Python")
+    write_jobs(tmp_path, JOBS)
+    rules = [{"where": {"user": 1}, "application": "cfd"}, {"where": {"user": 2}, "application": "render"}]
+    file = tmp_path / "mixed.yaml"
+    content = mapping_of(tmp_path, APPLICATIONS, [*rules, {"default": "rigid"}])
+    file.write_text(dump(from_mapping(content, directory=tmp_path)))
+    mlsim.run(file, out=tmp_path / "run")
+    expected = {"FAC2+GSS": {1}, "AF": {2}}
+    users = {f"J{k + 1}": user for k, (*_, user) in enumerate(JOBS)}
+    found = {}
+    with otf2.reader.open(str(tmp_path / "run" / "trace" / "traces.otf2")) as trace:
+        groups = {group.name for group in trace.definitions.groups}
+        for _, event in trace.events:
+            for attribute, value in (event.attributes or {}).items():
+                if attribute.name == "technique":
+                    user = users[event.region.name.split()[0]]
+                    found.setdefault(value, set()).add(user)
+    assert found == expected
+    assert {"jobs under FAC2+GSS", "jobs under AF", "application rigid", "application cfd"} <= groups

@@ -11,6 +11,7 @@ from mlsim.application.iteration_costs import CostProfiles, LoopCosts, cost_sums
 from mlsim.application.loop_outcome import LoopOutcome, LoopRecorder, PERequests
 from mlsim.application.loop_simulation import simulate
 from mlsim.application.recorded_times import TOLERANCE, Placement, RecordedTimes, ending_at
+from mlsim.application.selection.experience import Experience
 from mlsim.application.user_code import model_entry
 from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import Perturbation, Unavailability, unavailability_of
@@ -93,8 +94,10 @@ class LoopApplication:
         seed: int = 0,
         answers: AnswerPolicy = _NEVER_RELEASES,
         reports_idle: bool = True,
+        experience: Experience | None = None,
     ) -> None:
         self.job = job
+        self._experience = experience  # of ended executions
         self._config = config
         self._costs = costs
         if config.costs.calibrate is Calibration.RECORDED and costs.recorded is None:
@@ -223,6 +226,10 @@ class LoopApplication:
         idle = sum(self.forecast.end - message.time for message in self._last_idle())
         return idle / (length * len(self._nodes.node)) if length > 0.0 else 0.0
 
+    def show(self, experience: Experience) -> None:
+        """Add the complete time steps of the loop to the experience of later executions."""
+        experience.learn(self.outcome.shown, cost_sums(self.costs).n, self._speed)
+
     def chunks(self) -> LoopChunks | None:
         """Return the chunks, None if not kept; after a change they are simulated anew, on demand."""
         if self._chunks is None and self._store is not None:
@@ -320,6 +327,7 @@ class LoopApplication:
                 pe_unavailability=self._unavailability(),
                 chunks=self._chunks if keep else None,
                 selection=config.selects,
+                experience=self._experience,
             )
         except InputError as error:
             raise InputError(f"job {self.job.job_id}: {error}") from error

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.application.iteration_costs import CostSums, LoopCosts, cost_sums
-from mlsim.application.selection.selector import ExecutedChunks, Selected
+from mlsim.application.selection.selector import ExecutedChunks, Selected, StepFacts
 from mlsim.execution_models.loop_state import Perturbation, Rows, work_done
 from mlsim.record import Chunks, ChunkStore, LoopChunks, Loops, PEs, Selections, empty
 from mlsim.record.column_types import stored_columns
@@ -69,6 +69,7 @@ class LoopOutcome:
     rows: ChunkRows | None  # if recorded
     selected: tuple[Selected, ...] = ()  # the technique of each time step, where they were chosen
     last_begin: float = 0.0  # of the last time step
+    shown: tuple[StepFacts, ...] = ()  # complete time steps, for selections of later executions
 
     def remaining(
         self, costs: LoopCosts, pe_speed: Floats, times: Floats, perturbation: Perturbation | None = None

@@ -12,6 +12,7 @@ from mlsim._runtime.work_progress import stage
 from mlsim.application.iteration_costs import CostSums, LoopCosts, cost_sums
 from mlsim.application.loop_binding import Bound, Problem, bind
 from mlsim.application.loop_outcome import ChunkRows, LoopOutcome, RowBlocks, in_order, new_rows
+from mlsim.application.selection.experience import Experience
 from mlsim.application.selection.selector import Rest, percent_imbalance
 from mlsim.application.selection.simulation_selector import BySimulation, Simulate, make_selector
 from mlsim.application.techniques import MOST_PES, Choice, choose, read_only
@@ -54,6 +55,7 @@ def simulate(
     selection: SelectionConfig | None = None,
     asks: Floats | None = None,
     history: StepHistory | None = None,
+    experience: Experience | None = None,
 ) -> LoopOutcome:
     """Simulate a self-scheduled loop from time 0, when all its PEs request their first chunk.
 
@@ -82,6 +84,8 @@ def simulate(
     time_steps, history
         Number of consecutive executions, see ``in_time_steps``; measurements of earlier ones, for the weights
         of AWF, which this call extends.
+    experience
+        Of ended executions, which selections begin with; the outcome has the time steps to learn from.
     node_of_pe, intra_latency
         int64[P], from 0, rising by at most 1: the node of each PE, for models of two levels; None: all on
         one. One-way time of a message between two PEs of one node, in s.
@@ -106,7 +110,7 @@ def simulate(
     )
     selects = (selection or SelectionConfig()) if technique.casefold() == AUTO else None
     before = history or StepHistory(len(speed), selects is not None)
-    loop = _Loop(problem, technique, selects, before, until, asks, chunks)
+    loop = _Loop(problem, technique, selects, before, until, asks, chunks, experience)
     return loop.simulate(time_steps, record, rows_since)
 
 
@@ -122,6 +126,7 @@ class _Loop:
         until: float,
         asks: Floats | None,
         chunks: LoopChunks | None,
+        experience: Experience | None = None,
     ) -> None:
         self._problem, self._history = problem, history
         self._until, self._asks, self._chunks = until, asks, chunks
@@ -133,7 +138,7 @@ class _Loop:
             _check_stops(problem)
         if not problem.block:
             _check_linear(problem, selects, self._stops)
-        self._plan = _plan(technique, selects, problem, history)
+        self._plan = _plan(technique, selects, problem, history, experience)
 
     def simulate(self, time_steps: int, record: bool, rows_since: float) -> LoopOutcome:
         """Simulate all time steps."""
@@ -169,7 +174,13 @@ class _Loop:
         return outcome if keep else replace(outcome, rows=None)
 
 
-def _plan(technique: str, selection: SelectionConfig | None, problem: Problem, history: StepHistory) -> Plan:
+def _plan(
+    technique: str,
+    selection: SelectionConfig | None,
+    problem: Problem,
+    history: StepHistory,
+    experience: Experience | None = None,
+) -> Plan:
     """Return the plan of techniques for the time steps; ``selection`` is None for a given technique."""
     if selection is None:
         return Plan({technique: _chosen(technique, problem)}, history)
@@ -178,12 +189,17 @@ def _plan(technique: str, selection: SelectionConfig | None, problem: Problem, h
     selector = make_selector(
         selection, problem.n, len(problem.speed), problem.seed, trial, profile=costs, speed=problem.speed
     )
+    unit = 1.0
+    if experience is not None:
+        selector = experience.begin(selector, problem.n, problem.speed, problem.seed)
+        balanced = CostSums(problem.n, problem.block, problem.prefix).total / float(problem.speed.sum())
+        unit = balanced if balanced > 0.0 and not isinstance(selector, BySimulation) else 1.0
     within = selector if selection.chooses_within and isinstance(selector, BySimulation) else None
     portfolio = {name: _chosen(name, problem) for name in selection.portfolio}
     for name, choices in portfolio.items():
         if within is not None and choices[0].is_object:
             raise InputError(f"application.selection.parameters.every: {learner_amid_loop(name)}")
-    return Plan(portfolio, history, selector, within)
+    return Plan(portfolio, history, selector, within, unit, shows=experience is not None)
 
 
 def _chosen(technique: str, problem: Problem) -> tuple[Choice, ...]:

@@ -16,6 +16,7 @@ from mlsim.application.selection.simulation_selector import BySimulation
 from mlsim.application.techniques import Choice, is_adaptive_over_steps, scaled
 from mlsim.record import LoopChunks
 
+_KEPT = 3  # time steps whose chunks are kept for later executions, of methods that need them
 Choices = tuple[Choice, ...]
 ChooseWithin = Callable[[Progress], tuple[Choice, float]]
 """Selects a technique for the rest of a loop; returns it and the duration of the selection [s]."""
@@ -24,7 +25,8 @@ ChooseWithin = Callable[[Progress], tuple[Choice, float]]
 class Plan:
     """Techniques of the time steps of a loop: the one of ``portfolio``, or those that a selector selects.
 
-    ``within`` is the selector again if it also selects within a time step.
+    ``within`` is the selector again if it also selects within a time step. ``unit``: seconds in which the
+    selector sees times of time steps; ``shows``: complete ones are kept for later executions.
     """
 
     def __init__(
@@ -33,11 +35,15 @@ class Plan:
         history: StepHistory,
         selector: Selector | None = None,
         within: BySimulation | None = None,
+        unit: float = 1.0,
+        shows: bool = False,
     ) -> None:
         self._portfolio, self._history = portfolio, history
         self._selector, self._within = selector, within
         self._made: list[Selected] = []  # in this time step, with times from its begin
+        self._unit, self._shows = unit, shows
         self.selected: tuple[Selected, ...] = ()
+        self.shown: tuple[StepFacts, ...] = ()
         self.needs_rows = selector is not None and selector.needs_chunks
         every = (one for choices in portfolio.values() for one in choices)
         self.learns = any(is_adaptive_over_steps(one, selector is not None) for one in every)
@@ -59,7 +65,7 @@ class Plan:
         self._made.append(Selected(name, progress.now + spent, 0.0, 0.0, spent, progress.position))
         return self._history.weigh(self._portfolio[name][0]), spent
 
-    def note(self, begin: float, outcome: LoopOutcome) -> None:
+    def note(self, begin: float, outcome: LoopOutcome, complete: bool) -> None:
         """Record the selections of a time step that has ended, and let the selector learn from it."""
         if self._selector is None:
             return
@@ -68,7 +74,10 @@ class Plan:
             assert rows is not None, "the selector needs the chunks of a time step"
             chunks = rows.executed
         self.selected += tuple(rows_of_step(self._made, begin, outcome.t_loop, imbalance))
-        self._selector.note(StepFacts(self._made[-1].technique, outcome.t_loop, imbalance, chunks))
+        step = StepFacts(self._made[-1].technique, outcome.t_loop / self._unit, imbalance, chunks)
+        self._selector.note(step)
+        if self._shows and complete:
+            self.shown = (*self.shown, step)[-_KEPT if self.needs_rows else 0 :]
 
 
 def rows_of_step(made: Sequence[Selected], begin: float, t_loop: float, imbalance: float) -> list[Selected]:
@@ -142,8 +151,9 @@ def in_time_steps(
         choices, _ = plan.choose()
         _begin_step(chunks, 0.0, [])
         outcome = one_loop(choices, 0.0, record or plan.needs_rows)
-        plan.note(0.0, outcome)
-        return replace(outcome, rows=outcome.rows if record else None, selected=plan.selected)
+        plan.note(0.0, outcome, complete=float(outcome.notified_at.max()) < until)
+        rows = outcome.rows if record else None
+        return replace(outcome, rows=rows, selected=plan.selected, shown=plan.shown)
     done: list[LoopOutcome] = []
     begins: list[float] = []
     now = waited = 0.0
@@ -155,7 +165,7 @@ def in_time_steps(
             now, waited = now + spent, waited + spent
             _begin_step(chunks, now, done)
             outcome = one_loop(choices, now, record or plan.learns or plan.needs_rows)
-            plan.note(now, outcome)
+            plan.note(now, outcome, complete=now + float(outcome.notified_at.max()) < until)
             done.append(outcome if record else replace(outcome, rows=None))
             begins.append(now)
             now += float(outcome.notified_at.max())
@@ -163,7 +173,7 @@ def in_time_steps(
                 break
             if plan.learns:
                 history.add(_iterations_of_pes(outcome), outcome.busy, choices[0].of_lb4mpi)
-    return replace(_joined(done, begins, waited, record), selected=plan.selected)
+    return replace(_joined(done, begins, waited, record), selected=plan.selected, shown=plan.shown)
 
 
 def _begin_step(chunks: LoopChunks | None, begin: float, done: Sequence[LoopOutcome]) -> None:

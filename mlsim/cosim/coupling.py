@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,9 +15,19 @@ from mlsim._runtime.arrays import Ints
 from mlsim.application.application_simulator import AnswerPolicy, LoopApplication, LoopJob
 from mlsim.application.iteration_costs import CostProfiles
 from mlsim.application.loop_outcome import LoopRecorder
+from mlsim.application.selection.experience import Experiences
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.clock.coupled_replay import CoupledBatch
-from mlsim.batch.columns.job_columns import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
+from mlsim.batch.columns.job_columns import (
+    CORES,
+    EXECUTABLE,
+    JOB_ID,
+    LOOP_ITERATIONS,
+    LOOP_LIMIT,
+    PROCESSORS,
+    RUN,
+    START,
+)
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
 from mlsim.batch.events.outages import OutagePlan
 from mlsim.batch.job_recorder import MessageLog
@@ -29,7 +39,7 @@ from mlsim.cosim.assignment import Assignment, Kind
 from mlsim.platform import Machine
 from mlsim.record import ChunkStore, JobState
 from mlsim.scenario import ApplicationConfig, Scenario
-from mlsim.scenario.words import TraceLevel
+from mlsim.scenario.words import LearnsOver, TraceLevel
 from mlsim.workload import Workload
 from mlsim.workload.workload_dependencies import Dependencies
 
@@ -90,6 +100,8 @@ class LoopApplications:
         self._machine = machine
         level = scenario.output.trace
         self._store = ChunkStore() if level.shows_chunks else None
+        self._experiences = Experiences()
+        self._learning: dict[int, Hashable] = {}  # by number: executions that a job learns with
         self._running: dict[int, LoopApplication] = {}
         self._abandoned: dict[int, LoopApplication] = {}  # by number: jobs that are to start again
         self._attempts: dict[int, int] = {}  # by number: how often jobs that started again have before
@@ -121,6 +133,12 @@ class LoopApplications:
             iterations,
             int(table.ints[LOOP_LIMIT, slot]),
         )
+        learns_with = kind.learns_with(int(table.ints[EXECUTABLE, slot]))
+        known = None
+        if learns_with is not None:
+            self._learning[number] = learns_with
+            assert kind.config.selects is not None
+            known = self._experiences.at_start(at, learns_with, kind.config.selects)
         application = LoopApplication(
             job,
             kind.config,
@@ -130,6 +148,7 @@ class LoopApplications:
             self._seed,
             self._answers,
             reports_idle=self._log is not None,
+            experience=known,
         )
         held = self._state.rows_of(slot)
         with kind.scenario.own_keys():
@@ -154,10 +173,11 @@ class LoopApplications:
 
     def finish(self, slot: int, at: float, state: JobState) -> None:
         """Record the loop of a job that has ended, and send its last messages."""
-        application = self._running.pop(slot)
+        application, number = self._running.pop(slot), self._state.number(slot)
         if state is JobState.KILLED:
             application.apply_change(at, coordination.Kill())
-        number = self._state.number(slot)
+        if (learns_with := self._learning.pop(number, None)) is not None:
+            self._experiences.end(at, number, learns_with, application.show)
         self._record(number, application)
         self._send_idle(number, application)
         if self._log is not None and state is JobState.COMPLETED:
@@ -173,6 +193,8 @@ class LoopApplications:
         if application.forecast.end > at:  # no failure has ended it
             application.apply_change(at, coordination.Kill())
         self._send_idle(number, application)
+        if (learns_with := self._learning.pop(number, None)) is not None:
+            self._experiences.end(at, number, learns_with, application.show)
         self._abandoned[number] = application
         return float(application.outcome.busy.sum())
 
@@ -201,20 +223,31 @@ class LoopApplications:
 class _LoopKind(NamedTuple):
     """An application whose jobs execute loops, opened; rigid ones have none of the parts."""
 
+    name: str
     scenario: Scenario
     config: ApplicationConfig
     costs: CostProfiles
+
+    def learns_with(self, executable: int) -> Hashable | None:
+        """Return the key of the executions that selections of a job learn with; None: of the job alone."""
+        selects = self.config.selects
+        if selects is None or selects.learns_over is LearnsOver.JOB:
+            return None
+        if selects.learns_over is LearnsOver.APPLICATION:
+            return self.name, selects
+        return (self.name, selects, executable) if executable >= 0 else None
 
     @staticmethod
     def of(kind: Kind, machine: Machine) -> _LoopKind:
         """Locate the code of an application, and open its costs."""
         one = kind.scenario
         if not one.runs_loops:
-            return _LoopKind(one, one.application, None)  # type: ignore[arg-type]  # never launched
+            return _LoopKind(kind.name, one, one.application, None)  # type: ignore[arg-type]  # never launched
         with one.own_keys():
             config = scenario_inputs.application_of(one)
             scenario_inputs.check_model(one, config)
-            return _LoopKind(one, config, kind.costs or scenario_inputs.cost_profiles(one, machine))
+            costs = kind.costs or scenario_inputs.cost_profiles(one, machine)
+            return _LoopKind(kind.name, one, config, costs)
 
 
 class MixedApplications:

@@ -72,7 +72,8 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     submitted = scenario_inputs.Submissions(workload, requests, assigned)
     on_progress = None if report is None else lambda progress: report(progress, workload.n_jobs)
     replays = _may_replay(scenario, requests)
-    if replays and not (scenario.runs_loops if assigned is None else assigned.runs_loops):
+    alone = not (scenario.runs_loops if assigned is None else assigned.runs_loops)
+    if replays and alone and not scenario.coordination.rca:
         replayed = CompiledBatch(machine, scenario.batch, requests, on_progress)
         replayed.run(submitted.blocks())
         return Outcome(

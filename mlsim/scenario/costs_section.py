@@ -398,6 +398,11 @@ class SelectionConfig(Section):
     """What is to be least: t_loop, the time of a time step, or imbalance, the percent imbalance of the PEs'
     finish times (Eleliemy 2021, Eq. 2.16).
     """
+    learns_over: OneOf[words.LearnsOver] = words.LearnsOver.JOB
+    """Executions that a selection learns from: job (its own time steps), application (also those of jobs
+    with the same application that ended before it started) or executable (of these, jobs with the same
+    executable). In runs of jobs.
+    """
     parameters: SelectionParameters = Field(default_factory=SelectionParameters)
     """Parameters of the method."""
 

@@ -281,7 +281,8 @@ def _of_methods(selection: costs_section.SelectionConfig, steps_key: str, steps:
             if reader is not method:
                 reason = f"{place}.method is {method}"
                 yield from _unread(parameters, f"{place}.parameters", (name,), f"method {reader}", reason)
-    if steps <= 1 and method is not words.SelectionMethod.RANDOM and not selection.chooses_within:
+    alone = selection.learns_over is words.LearnsOver.JOB
+    if steps <= 1 and alone and method is not words.SelectionMethod.RANDOM and not selection.chooses_within:
         yield (
             f"{place}.method {method} learns from earlier time steps, and {steps_key} is 1: every loop takes "
             "the technique that the method begins with"

@@ -527,6 +527,14 @@ class SelectionMethod(Choice):
     SIMULATION = "simulation"
 
 
+class LearnsOver(Choice, aliases={"execution": "job"}):
+    """Executions whose time steps a selection learns from."""
+
+    JOB = "job"
+    APPLICATION = "application"
+    EXECUTABLE = "executable"
+
+
 class SelectionGoal(Choice):
     """Objective of the choice of a technique."""
 

@@ -423,6 +423,7 @@ CASES: dict[str, Case] = {
     "application.technique": Case(LOOP, "SS"),
     "application.selection.method": Case(chosen("expert"), "exhaustive"),
     "application.selection.portfolio": Case(chosen("expert"), ["GSS", "SS"]),
+    "application.selection.learns_over": Case(chosen("exhaustive"), "application"),
     "application.selection.goal": Case(chosen("exhaustive", threshold=100), "imbalance"),
     "application.selection.parameters.threshold": Case(
         chosen("exhaustive") | {"platform.perturbations": [{"nodes": "0", "factor": 0.3, "from": "100 s"}]},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -95,6 +96,20 @@ class Selector(ABC):
     def note(self, step: StepFacts) -> None:
         """Learn from the time step of the last selection, which has ended."""
 
+    def learn(self, step: StepFacts) -> None:
+        """Learn from a time step of another execution of the loop."""
+        self.note(step)
+
+    def fork(self, seed: int) -> Selector:
+        """Return a copy that learns on its own; its random numbers depend on the seed alone."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict | set | np.ndarray):
+                setattr(other, name, value.copy())
+            elif isinstance(value, np.random.Generator):
+                setattr(other, name, generator(seed))
+        return other
+
 
 def generator(seed: int) -> np.random.Generator:
     """Return the generator of a loop's selections; it depends on the seed alone."""
@@ -126,22 +141,26 @@ class ByTrial(Selector):
     def __init__(self, portfolio: Sequence[str], goal: SelectionGoal, threshold: float) -> None:
         super().__init__(portfolio, goal)
         self._threshold = threshold
-        self._tried: list[StepFacts] = []
+        self._tried: dict[str, StepFacts] = {}
         self._best: StepFacts | None = None
 
     def choose(self) -> str:
         """Return the next technique to try, or the best one."""
-        return self.portfolio[len(self._tried)] if self._best is None else self._best.technique
+        if self._best is not None:
+            return self._best.technique
+        return next(name for name in self.portfolio if name not in self._tried)
 
     def note(self, step: StepFacts) -> None:
         """Store the result of a trial, or restart the trials if the imbalance has changed."""
         if self._best is not None:
-            if abs(step.imbalance - self._best.imbalance) > self._threshold:
-                self._tried, self._best = [], None
+            changed = abs(step.imbalance - self._best.imbalance) > self._threshold
+            if changed and step.technique == self._best.technique:
+                self._tried, self._best = {}, None
             return
-        self._tried.append(step)
+        self._tried[step.technique] = step
         if len(self._tried) == len(self.portfolio):
-            self._best = min(self._tried, key=lambda tried: self.value(tried.t_loop, tried.imbalance))
+            tried = [self._tried[name] for name in self.portfolio]
+            self._best = min(tried, key=lambda one: self.value(one.t_loop, one.imbalance))
 
 
 # Intervals over which fuzzy memberships change from 0 to 1 (or 1 to 0): of the imbalance in percent, of its
@@ -207,6 +226,11 @@ class Expert(Selector):
         self._before = step
         self._place = self._allowed(place, min(max(aim, 0), len(self.portfolio) - 1))
 
+    def learn(self, step: StepFacts) -> None:
+        """Move from the rung of the other execution's technique."""
+        self._place = self.portfolio.index(step.technique)
+        self.note(step)
+
     def _allowed(self, place: int, aim: int) -> int:
         """Return the next rung: ``aim``, or the best known one if results show that ``aim`` is no better."""
         values = {at: self.value(step.t_loop, step.imbalance) for at, step in self._seen.items()}
@@ -231,21 +255,31 @@ class Learner(Selector):
         self._state = self._action = 0
         self._reward: float | None = None  # of the last action, until the values are updated with it
         self._sum, self._steps = 0.0, 0
+        self._seen: set[int] = set()  # actions
 
     def choose(self) -> str:
         """Select a technique; the state is the previous one."""
         state = self._action
         count = len(self.portfolio)
-        if self._steps < count:
-            action = self._steps
+        if len(self._seen) < count:
+            action = next(place for place in range(count) if place not in self._seen)
         elif self._random.random() < self._options.exploration:
             action = int(self._random.integers(count))
         else:
             action = int(np.argmax(self.values[state]))
+        self._take(action)
+        return self.portfolio[action]
+
+    def learn(self, step: StepFacts) -> None:
+        """Learn from the action of the other execution."""
+        self._take(self.portfolio.index(step.technique))
+        self.note(step)
+
+    def _take(self, action: int) -> None:
+        """Enter the next state, and learn the value of the last action if that is due."""
         if self._reward is not None:
             self._learn(action)
-        self._state, self._action = state, action
-        return self.portfolio[action]
+        self._state, self._action = self._action, action
 
     def _learn(self, following: int) -> None:
         """Update the value of the last action, where ``following`` is the next one."""
@@ -262,5 +296,6 @@ class Learner(Selector):
         value = self.value(step.t_loop, step.imbalance)
         self._sum += value
         self._steps += 1
+        self._seen.add(self._action)
         mean = self._sum / self._steps
         self._reward = 1.0 - value / mean if mean > 0.0 else 0.0

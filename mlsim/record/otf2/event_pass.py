@@ -377,8 +377,9 @@ def enter_job(to: Target, content: Content, job: int, time: int) -> int:
     if not content.describe:
         return otf2.enter(api.enter, to.writer, 0, stamp(to, time), region)
     failed = otf2.add_uint(api.add_uint64, to.attributes, refs.JOB_ID, content.jobs.job_id[job])
-    if content.jobs.has_loop[job]:
-        failed |= otf2.add_string(api.add_string, to.attributes, refs.TECHNIQUE, refs.TECHNIQUE_STRING)
+    technique = content.jobs.technique[job]
+    if technique > 0:
+        failed |= otf2.add_string(api.add_string, to.attributes, refs.TECHNIQUE, technique)
     return failed | otf2.enter(api.enter, to.writer, to.attributes, stamp(to, time), region)
 
 

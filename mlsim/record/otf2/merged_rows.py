@@ -238,7 +238,7 @@ def _advance(content: Content, work: Work, time: int, last: int) -> int:
 def _is_at_work(content: Content, interval: int, job: int) -> bool:
     """Whether an interval counts as one that has work: cores of a loop that none of its PEs is on do not."""
     told = content.intervals.told
-    return bool(len(told) == 0 or not content.jobs.has_loop[job] or np.isfinite(told[interval]))
+    return bool(len(told) == 0 or content.jobs.technique[job] == 0 or np.isfinite(told[interval]))
 
 
 @kernel(_nrt=False)

@@ -301,7 +301,7 @@ class JobColumns(NamedTuple):
 
     region: Ints
     job_id: Ints
-    has_loop: Mask
+    technique: Ints  # string of the technique of its loop; 0: none
 
 
 CHUNK_FIELDS = ("start", "end", "first iteration", "iterations", "step")

@@ -152,12 +152,12 @@ def _define(common: _Common, numbers: Ints, free: int, names: Ints, ids: Ints, a
 class _Writer:
     """The writer of global definitions, with its table of strings."""
 
-    def __init__(self, archive: Any, technique: str) -> None:
+    def __init__(self, archive: Any, technique: str, several: Sequence[str]) -> None:
         self.handle = _otf2.Archive_GetGlobalDefWriter(archive)
         self.pointer = ctypes.cast(self.handle, ctypes.c_void_p)
         self._known: dict[str, int] = {}
         self._strings = self._groups = 0
-        for text in fixed_strings(technique):
+        for text in fixed_strings(technique, several):
             self._known.setdefault(text, self.new_text(text))
 
     def new_text(self, text: str) -> int:
@@ -208,7 +208,8 @@ def write_definitions(
 ) -> None:
     """Write all definitions, after the events; ``span``: first time of the clock and last event [ns]."""
     level, ranks, technique, job_region = options.level, options.ranks, options.technique, content.jobs.region
-    writer = _Writer(archive, technique)
+    several = [name for _, name in sorted(records.names.of.get("technique", {}).items())]
+    writer = _Writer(archive, technique, several)
     undefined = _otf2.UNDEFINED_TIMESTAMP.value
     _otf2.GlobalDefWriter_WriteClockProperties(
         writer.handle, TICKS_PER_SECOND, span[0], span[1] - span[0], undefined
@@ -324,15 +325,21 @@ def _write_job_groups(writer: _Writer, records: Records, job_region: Ints, techn
     """Write groups of jobs' regions: of those whose loops a technique schedules, and of each user."""
     jobs = records.jobs
     looping = np.unique(records.loops.job)
-    if technique and len(looping):
+    if technique and jobs.technique is None and len(looping):
         regions = job_region[looping]
         _write_job_group(writer, f"jobs under {technique}", regions[regions >= 0])
-    names = records.names.of.get("user", {})
-    shown = np.flatnonzero((job_region >= 0) & (jobs.user >= 0))
-    shown = shown[np.argsort(jobs.user[shown], kind="stable")]
-    users, first = np.unique(jobs.user[shown], return_index=True)
-    for user, rows in zip(users.tolist(), np.split(shown, first[1:]), strict=False):
-        _write_job_group(writer, f"user {names.get(user, user)}", job_region[rows])
+    of_code = ("technique", "jobs under", jobs.technique), ("application", "application", jobs.application)
+    for column, title, codes in (*of_code, ("user", "user", jobs.user)):
+        names = records.names.of.get(column, {})
+        shown = (
+            np.flatnonzero((job_region >= 0) & (codes >= 0)) if codes is not None else np.empty(0, np.int64)
+        )
+        if codes is None or not len(shown):
+            continue
+        shown = shown[np.argsort(codes[shown], kind="stable")]
+        groups, first = np.unique(codes[shown], return_index=True)
+        for code, rows in zip(groups.tolist(), np.split(shown, first[1:]), strict=False):
+            _write_job_group(writer, f"{title} {names.get(code, code)}", job_region[rows])
 
 
 def _write_job_group(writer: _Writer, name: str, regions: Ints) -> None:

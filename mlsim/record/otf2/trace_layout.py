@@ -81,13 +81,18 @@ CHUNK_REPLY = CHUNK_REQUEST + 1
 _KINDS = (*(kind.name.lower().replace("_", " ") for kind in MessageKind), "chunk request", "chunk reply")
 
 
-def fixed_strings(technique: str) -> list[str]:
-    """List the strings that have fixed numbers, from 0 on.
+def technique_string(code: Ints) -> Ints:
+    """Return the strings of techniques of jobs, of runs in which these differ."""
+    return len(fixed_strings("")) + code
+
+
+def fixed_strings(technique: str, several: Sequence[str] = ()) -> list[str]:
+    """List the strings that have fixed numbers, from 0 on; ``several``: the techniques of jobs, by code.
 
     >>> fixed_strings("GSS")[:4]
     ['', 'GSS', 'node idle', 'job completed']
     """
-    return ["", technique, *_KINDS]
+    return ["", technique, *_KINDS, *several]
 
 
 @kernel

@@ -144,14 +144,16 @@ def _content(
     largest = (size_range(records.chunks) or (0, 0))[1]
     nested = trace_layout.nested_regions(level, merged=layout.merged)
     started = np.isfinite(records.jobs.start_time)
-    has_loop = np.zeros(len(started), np.bool_)
-    has_loop[records.loops.job] = True
+    strings = np.zeros(len(started), np.int64)
+    strings[records.loops.job] = trace_layout.TECHNIQUE_STRING
+    if records.jobs.technique is not None:
+        strings[records.loops.job] = trace_layout.technique_string(records.jobs.technique[records.loops.job])
     region = np.where(started, len(nested) - 1 + np.cumsum(started), -1)
     content = Content(
         trace_content.Intervals(
             layout.shown, layout.first, layout.occupancy_row, told, held.job, held.start, held.end
         ),
-        trace_content.JobColumns(region, records.jobs.job_id, has_loop),
+        trace_content.JobColumns(region, records.jobs.job_id, strings),
         level in ("chunks", "messages"),
         options.details,
         max(SIZE_TYPES) if layout.merged else min(bits for bits in SIZE_TYPES if largest < 1 << bits),
