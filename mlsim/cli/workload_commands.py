@@ -82,7 +82,26 @@ class _GenerateOptions(Options):
     max_estimate: str | None = option(
         "Largest walltime, with --estimates tsafrir.", "TIME", show_default="longest run time in whole hours"
     )
+    request: list[str] | None = option(
+        "A resource's amount per unit, drawn for each job, e.g. gpu=1:2@0.25 (in a quarter of the jobs) or "
+        "memory=1GB:8GB; for CSV and Parquet.",
+        "--request",
+        "NAME=LOW:HIGH[@SHARE]",
+    )
+    processors_per_unit: int = option(
+        "With --request: most processors of a unit; larger sizes become multiples.", "N", default=1, min=1
+    )
+    gflops: list[str] | None = option(
+        "Of a model.json: speed of one of a requested resource, e.g. gpu=933; the work of jobs is the log's.",
+        "--gflops",
+        "NAME=G",
+    )
     set_: list[str] | None = option("Another value of a parameter, e.g. batch.aarr=7.", "--set", "NAME=VALUE")
+
+
+def _by_name(texts: list[str] | None) -> dict[str, str]:
+    """Return the values of options NAME=VALUE."""
+    return {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in texts or ())}
 
 
 def generate(options: _GenerateOptions) -> None:
@@ -114,6 +133,13 @@ def generate(options: _GenerateOptions) -> None:
         estimates = EstimateModel(estimates)
     elif options.estimates is not None:
         estimates = _factors("--estimates", options.estimates, f", {' or '.join(EstimateModel)}")
+    requests, speeds = _by_name(options.request), _by_name(options.gflops)
+    try:
+        gflops = {name: float(text) for name, text in speeds.items()}
+    except ValueError:
+        raise InputError("--gflops: allowed: NAME=G, GFLOP/s of one, such as gpu=933") from None
+    if requests and ".swf" in out.suffixes:
+        raise InputError(f"--request: SWF has no requests for resources, and the file is {out}; write CSV")
     made = workload.generate(
         model,
         jobs=options.jobs,
@@ -126,6 +152,9 @@ def generate(options: _GenerateOptions) -> None:
         max_estimate=cli.time_of("--max-estimate", options.max_estimate),
         kinds=options.kinds,
         parameters=parameters,
+        requests=requests,
+        gflops=gflops,
+        processors_per_unit=options.processors_per_unit,
     )
     jobs, area, end = 0, 0.0, 0.0
 

@@ -18,6 +18,7 @@ from mlsim.scenario import field_types, section_base, words, workload_section
 from mlsim.workload.log_fields import DAY, Header
 from mlsim.workload.models import model_base
 from mlsim.workload.models.accasim_generator import Learned, is_model_file, read_model
+from mlsim.workload.models.drawn_requests import DrawnRequest, parse_requests, request_words, with_requests
 from mlsim.workload.models.tsafrir import Walltimes
 from mlsim.workload.workload_jobs import JobBlock, LogBlock, log_of, named_columns
 
@@ -92,6 +93,8 @@ class Plan:
     kinds: words.JobKinds
     parameters: Mapping[str, float]
     nodes: int | None = None
+    requests: tuple[DrawnRequest, ...] = ()
+    per_unit: int = 1  # the most processors of a unit that has them
 
 
 class Generated(Made):
@@ -105,11 +108,19 @@ class Generated(Made):
         self._model = _model(plan)
         self._check_time()
 
+    def _stream(self) -> Iterator[JobBlock]:
+        """Yield the model's jobs without end, with their requests."""
+        plan, model = self.plan, self._model
+        if not plan.requests:
+            return model.stream()
+        speed = model.gflops if isinstance(model, Learned) else 1.0
+        return with_requests(model.stream(), plan.requests, plan.per_unit, plan.seed, speed)
+
     def _check_time(self) -> None:
         """Reject a time in which too many jobs arrive, by the rate of the first ones."""
         if self.plan.end is None or self.plan.jobs is not None:
             return
-        first = next(iter(self._model.stream()), None)
+        first = next(iter(self._stream()), None)
         if first is None or self.plan.end <= (last := float(first.submit_time[-1])):
             return
         if self.plan.load is not None:
@@ -133,7 +144,7 @@ class Generated(Made):
         if plan.load is None:
             return model_base.Extent(plan.jobs, plan.end)
         length = (plan.jobs, plan.end)
-        return model_base.extent_of_load(self._model.stream(), *length, plan.load, plan.processors)
+        return model_base.extent_of_load(self._stream(), *length, plan.load, plan.processors)
 
     @property
     def stretch(self) -> float:
@@ -152,7 +163,7 @@ class Generated(Made):
 
     def _drawn(self) -> Iterator[JobBlock]:
         extent = self._extent
-        drawn = model_base.cut(self._model.stream(), extent.jobs, extent.end)
+        drawn = model_base.cut(self._stream(), extent.jobs, extent.end)
         return model_base.stretched(drawn, extent.stretch)
 
     def _walltimes(self) -> Walltimes | None:
@@ -177,6 +188,8 @@ class Generated(Made):
             largest = walltimes.largest
             of_model = f", {model_base.factor_words((1.0, 1.0))}"
             note = note.replace(of_model, "") + f", walltimes of Tsafrir et al. 2005 up to {largest} s"
+        if plan.requests:
+            note += f", {request_words(plan.requests, plan.per_unit)}"
         if plan.nodes is not None:
             header["MaxNodes"] = str(plan.nodes)
         return header | {"Note": note}
@@ -215,6 +228,9 @@ def generate(
     max_estimate: float | None = None,
     kinds: str = "both",
     parameters: Mapping[str, float] | None = None,
+    requests: Mapping[str, object] | None = None,
+    processors_per_unit: int = 1,
+    gflops: Mapping[str, float] | None = None,
 ) -> Generated:
     """Make a workload of a model.
 
@@ -245,6 +261,12 @@ def generate(
     parameters
         Other values of the model's parameters, by name (``batch.aarr`` of model ``lublin``); those of a
         model of the user's own may be of any type.
+    requests
+        Amounts of resources per unit, drawn for each job: ``{"gpu": "1:2@0.25", "memory": "1 GB:8 GB"}``.
+    processors_per_unit
+        With requests: the most processors of a unit; larger sizes are rounded up to multiples of it.
+    gflops
+        Of a learned model: GFLOP/s of one of a requested resource, which shortens run times.
 
     Raises
     ------
@@ -257,10 +279,7 @@ def generate(
     >>> len(made.jobs()), int(made.jobs().processors.max())
     (1000, 16)
     """
-    try:
-        word = words.WorkloadModel(model)
-    except ValueError:
-        word = None
+    word = _word_of(model)
     name: str = model if word is None else word
     if is_model_file(model) and parameters:
         raise InputError(f"{model}: a learned model has no parameters; leave them out")
@@ -269,18 +288,50 @@ def generate(
     walltimes = _estimates(estimates)
     if max_estimate is not None and walltimes is not words.EstimateModel.TSAFRIR:
         raise InputError("max-estimate: needs estimates tsafrir; ask for these, or leave it out")
+    chosen = _kinds(kinds, model)
+    end = None if days is None else days * DAY
+    processors = _processors_of(name) if processors is None else processors
+    _check_units(processors_per_unit, processors, bool(requests))
+    drawn = parse_requests(requests or {}, _speeds(gflops, model))
+    more = (load, walltimes, max_estimate, chosen, parameters or {}, nodes, drawn, processors_per_unit)
+    return Generated(Plan(name, jobs, end, processors, seed, *more))
+
+
+def _word_of(model: str) -> words.WorkloadModel | None:
+    try:
+        return words.WorkloadModel(model)
+    except ValueError:
+        return None
+
+
+def _kinds(kinds: str, model: str) -> words.JobKinds:
+    """Return the jobs of model lublin that are asked for."""
     try:
         chosen = words.JobKinds(kinds)
     except ValueError:
         near = field_types.nearest(kinds, list(words.JobKinds))
         raise InputError(f"kinds: {kinds!r};{near} allowed: {', '.join(words.JobKinds)}") from None
-    if word is not words.WorkloadModel.LUBLIN and chosen is not words.JobKinds.BOTH:
+    if _word_of(model) is not words.WorkloadModel.LUBLIN and chosen is not words.JobKinds.BOTH:
         raise InputError(f"kinds: read by model lublin only, and the model is {model}; leave it out")
-    end = None if days is None else days * DAY
-    if processors is None:
-        processors = read_model(name).processors if is_model_file(name) else _DEFAULT_PROCESSORS
-    estimated = (load, walltimes, max_estimate)
-    return Generated(Plan(name, jobs, end, processors, seed, *estimated, chosen, parameters or {}, nodes))
+    return chosen
+
+
+def _processors_of(model: str) -> int:
+    return read_model(model).processors if is_model_file(model) else _DEFAULT_PROCESSORS
+
+
+def _speeds(gflops: Mapping[str, float] | None, model: str) -> Mapping[str, float] | None:
+    if gflops and not is_model_file(model):
+        raise InputError(f"gflops: read by a learned model only, and the model is {model}; leave it out")
+    return gflops
+
+
+def _check_units(per_unit: int, processors: int, requests: bool) -> None:
+    """Check the most processors of a unit, which divide those of the machine."""
+    if per_unit < 1 or (per_unit > 1 and not requests):
+        raise InputError(f"processors-per-unit: {per_unit}; allowed: 1 or more, with requests")
+    if requests and processors % per_unit:
+        raise InputError(f"processors-per-unit: {per_unit} does not divide the {processors} of the machine")
 
 
 def planned(config: workload_section.GenerateConfig, model: str, processors: int, seed: int) -> Generated:

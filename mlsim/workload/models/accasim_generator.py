@@ -189,6 +189,11 @@ class Learned:
         self.header = options.header(f"what was learned of {model.of}: {options.words}")
         self.header["UnixStartTime"] = midnight
 
+    @property
+    def gflops(self) -> float:
+        """Speed of a processor [GFLOP/s]."""
+        return self._model.gflops
+
     def stream(self) -> Iterator[JobBlock]:
         """Yield the jobs in arrival order without end; time 0 is midnight before the log's first job."""
         model = self._model
