@@ -52,6 +52,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python tools/bench/peers.py
 	$(BIN)/python tools/bench/wide.py --room pool
 	$(BIN)/python tools/bench/loops.py
+	$(BIN)/python tools/bench/calibrating.py
 	$(BIN)/python tools/bench/first_calls.py
 	$(BIN)/python tools/bench/otf2_writer.py
 	$(BIN)/python tools/bench/mpi_overhead.py
