@@ -18,6 +18,7 @@ import mlsim
 from mlsim.application.application_simulator import AnswerPolicy, LoopApplication
 from mlsim.cosim import assignment, coupling, scenario_inputs, simulation
 from mlsim.errors import InputError
+from mlsim.experiment.recorded_loop import recorded_loop
 from mlsim.experiment.stored_runs import measure_run, read_run
 from mlsim.platform import machine_of
 from mlsim.record import JobState
@@ -658,3 +659,15 @@ def test_a_trace_names_the_technique_of_each_job(tmp_path):
                     found.setdefault(value, set()).add(user)
     assert found == expected
     assert {"jobs under FAC2+GSS", "jobs under AF", "application rigid", "application cfd"} <= groups
+
+
+def test_advice_is_on_the_application_of_a_job(tmp_path):
+    write_jobs(tmp_path, [(0, 400, 4, 1), (1, 400, 4, 2)])
+    section = {**APPLICATIONS["steps"], "steps": 1, "technique": "SS", "iterations": {"count": 400}}
+    content = mapping_of(tmp_path, {"rigid": {"model": "rigid"}, "own": section}, [{"default": "own"}])
+    file = tmp_path / "mixed.yaml"
+    file.write_text(dump(from_mapping(content, directory=tmp_path)))
+    mlsim.run(file, out=tmp_path / "run")
+    record = recorded_loop(tmp_path / "run", 2)
+    assert (record.technique, record.model, record.place) == ("SS", "dca", "applications.own")
+    assert record.content["application"]["execution"]["model"] == "dca"

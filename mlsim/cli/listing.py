@@ -118,7 +118,7 @@ def _print_short(rows: Sequence[tuple[str, ...]]) -> None:
     A terminal cuts meanings at its width; a pipe gets the whole first sentence.
     """
     width = terminal_width() if sys.stdout.isatty() else None
-    for section, keys in groupby(rows, lambda row: row[0].split(".")[0] if "." in row[0] else "scenario"):
+    for section, keys in groupby(rows, lambda row: _section_of(row[0])):
         print(f"{section}:")
         lines = [
             (f"{key} (needed)" if default == "needed" else f"{key}={default}" if default else key, meaning)
@@ -129,6 +129,14 @@ def _print_short(rows: Sequence[tuple[str, ...]]) -> None:
             line = f"  {left:<{longest}}  {_FIRST_SENTENCE.split(meaning, maxsplit=1)[0]}"
             print(line if width is None or len(line) <= width else f"{line[: width - 1].rstrip()}…")
     print("\nmlsim list options batch.policy --long has allowed values, units and the whole meaning.")
+
+
+def _section_of(key: str) -> str:
+    """Return the section under which a key is listed."""
+    first = key.split(".")[0]
+    if first in ("applications", "assign"):
+        return "application"
+    return first if "." in key else "scenario"
 
 
 def _fits(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:

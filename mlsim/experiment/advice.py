@@ -251,10 +251,11 @@ def facts_of_unknown(
         )
     reason += f"; another technique can save at most {most_saved:.0%}"
     size = len(record.costs) // (_CHUNKS_TO_RECORD * record.pes)
-    fewer = f" --set application.min_chunk={size} (about {_CHUNKS_TO_RECORD} chunks per PE)"
+    place = record.place
+    fewer = f" --set {place}.min_chunk={size} (about {_CHUNKS_TO_RECORD} chunks per PE)"
     instead = (
         f"{source.name} was executed with {record.technique}; record the loop with small chunks, e.g. "
-        f"--set application.technique=SS{fewer if size > 1 else ''}, and run mlsim advise on that record"
+        f"--set {place}.technique=SS{fewer if size > 1 else ''}, and run mlsim advise on that record"
     )
     facts = _facts_of_record(record) | {"least_chunks_per_pe": LEAST_CHUNKS}
     return {"best": None, "verdict": None, "reason": reason, "instead": instead, "record": facts}

@@ -45,6 +45,7 @@ class RecordedLoop:
     overhead: float  # median time from a request to the start of the chunk [s]
     longest: float  # of the chunks with several iterations [s], 0 if there are none
     balanced: float  # lower bound of the loop time under any technique [s]; 0 if none is known
+    place: str = "application"  # key of its application in the scenario
 
     @property
     def has_hidden_costs(self) -> bool:
@@ -79,7 +80,10 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
         raise InputError(f"{directory}: job {records.jobs.job_id[row]} has no chunks")
     scenario = stored_runs.read_scenario(directory / file)
     summary = stored_runs.read_summary(directory / "summary.json")
+    place = "application"
     if records.jobs.application is not None:
+        name = records.names.of["application"].get(int(records.jobs.application[row]), "")
+        place = f"applications.{name}"
         scenario = _of_one(directory, scenario, records, summary, row)
     for key, (allowed, fits) in _READ.items():
         value = stored_runs.value_at(scenario, key)
@@ -125,6 +129,7 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
         overhead=waits.typical,
         longest=float(several.max(initial=0.0)),
         balanced=0.0 if is_perturbed else float(costs.sum() / (cores * speed).sum()),
+        place=place,
     )
 
 

@@ -86,6 +86,7 @@ def test_bash_gets_what_stands_behind_the_equals_sign():
     assert by_bash("run", "x.yaml", "--set", "seed", "=", "4", "--set", "application.model", "=") == [
         "rigid",
         "loop",
+        "fixed",
     ]
     assert by_bash("loop", "--technique", "GSS,FA") == ["GSS,FAC", "GSS,FAC2"]
 
