@@ -14,6 +14,7 @@ from mlsim.errors import InputError
 from mlsim.execution_models import ModelEntry, chunk_execution, loop_state
 from mlsim.execution_models.cca import BAD_SIZE, CHOOSE
 from mlsim.scenario.application_section import ExecutionConfig, ExecutionParameters
+from mlsim.scenario.measured_costs import charged
 from mlsim.scenario.technique_section import RELEASING, ParametersConfig
 from mlsim.scenario.words import GlobalP, LockOrder, MasterAnswers, MasterRole, ServiceOrder
 from mlsim.techniques.rule_layout import RuleSettings
@@ -103,6 +104,7 @@ def bind(problem: Problem, choices: tuple[Choice, ...], begin: float, choose_aft
     ``begin``: of the loop on the clock of the perturbation [s]. ``choose_after``: iterations executed between
     two choices within the loop; 0: no choices.
     """
+    problem = problem._replace(execution=charged(problem.execution))
     execution, p = problem.execution, len(problem.speed)
     entry = model_entry(execution.model)
     properties, away = entry.properties, problem.pe_unavailability

@@ -125,6 +125,8 @@ def calibrate(
 _MEASURED = {
     "message": "message of 16 B, one way (masters)",
     "noticed": "message to a rank that waits",
+    "request": "making a request (execution.request_cost under cca, hmw)",
+    "service": "receiving a request and replying (execution.chunk_assignment under cca, hmw)",
     "atomic": "fetch-and-add with flush (execution.atomic_service under dca, hdca)",
     "atomic_service": "the same, all ranks at once",
     "recursive": "chunk calculation (execution.chunk_calculation under cca, hmw)",

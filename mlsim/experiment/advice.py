@@ -15,6 +15,7 @@ from mlsim.experiment import loops, manifest
 from mlsim.experiment.recorded_loop import LEAST_CHUNKS, MOST_HIDDEN, Maker, RecordedLoop
 from mlsim.experiment.result_directories import Place
 from mlsim.scenario import Scenario
+from mlsim.scenario.measured_costs import charged
 
 NEARLY = 0.01  # A choice is as good as the best one if it takes at most this share more
 FEW = 0.05  # A verdict may cost at most this share more than the best choice; a smaller saving is none
@@ -211,7 +212,7 @@ def _variations(
 
 def _charges(base: Scenario, factor: float) -> dict[str, object]:
     """Return the keys that multiply all scheduling costs and latencies by a factor."""
-    execution, network = base.application.execution, base.platform.network
+    execution, network = charged(base.application.execution), base.platform.network
     keys: dict[str, object] = {}
     for name in _COSTS:
         if value := getattr(execution, name):

@@ -15,9 +15,10 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim.mpi.apps.synthetic import Synthetic
-from mlsim.mpi.chunk_rules import RecursiveRule, RuleState, StraightforwardRule
+from mlsim.mpi.chunk_rules import DONE, RecursiveRule, RuleState, StraightforwardRule
 from mlsim.mpi.loop_context import Context, library_version
 from mlsim.mpi.loop_options import LoopOptions, chosen
+from mlsim.mpi.masters import Desk, Worker
 from mlsim.mpi.rank_waiting import Patience
 from mlsim.mpi.real_validation import unsureness
 from mlsim.mpi.scheduler import LoopScheduler
@@ -33,11 +34,12 @@ def calibrate(comm: MPI.Intracomm) -> dict[str, Any]:
     """Measure times in s, the same result on every rank; all ranks must call this.
 
     ``message``: one way of a message of 16 B, half a round trip. ``noticed``: from sending a message to a
-    rank that waits for it as the library does, until that rank has it. ``atomic``: a fetch-and-add with its
-    flush. ``atomic_service``: the same with all ranks at once, per atomic. ``straightforward``,
-    ``recursive``: one chunk calculation. ``break``: from the end of a piece of a master's chunk to the
-    beginning of the next one, if no request waits (0 on a rank alone). ``bandwidth`` in B/s. Messages and
-    atomics are between rank 0 and the last rank; ``machines`` is their number.
+    rank that waits for it as the library does, until that rank has it. ``request``: to make and send a
+    request; ``service``: to receive one and reply, without a chunk calculation. ``atomic``: a
+    fetch-and-add with its flush. ``atomic_service``: the same with all ranks at once, per atomic.
+    ``straightforward``, ``recursive``: one chunk calculation. ``break``: from the end of a piece of a
+    master's chunk to the beginning of the next one, if no request waits (0 on a rank alone). ``bandwidth`` in
+    B/s. Messages and atomics are between rank 0 and the last rank; ``machines`` is their number.
     """
     context = Context.of(comm, None)
     own = context.layout.comm
@@ -52,6 +54,7 @@ def calibrate(comm: MPI.Intracomm) -> dict[str, Any]:
         result["message"] = _ping_pong(own, other, patience, 16, _ROUNDS) / 2
         result["bandwidth"] = _BIG / (_ping_pong(own, other, patience, _BIG, 50) / 2)
         result["noticed"] = _noticed(own, other, patience)
+        result["request"], result["service"] = _requests(own, other, patience)
     window = context.window(2)
     patience.until(own.Ibarrier().Test)
     alone = _timed(lambda: window.fetch_add(0, 1), _ROUNDS) if own.rank == other else 0.0
@@ -145,6 +148,28 @@ def _noticed(comm: MPI.Intracomm, other: int, patience: Patience) -> float:
             total += end - begin - paused - float(buffer.view(np.float64)[0])
     patience.until(comm.Ibarrier().Test)
     return float(comm.bcast(max(total, 0.0) / _SLOW_ROUNDS / 2))
+
+
+def _requests(comm: MPI.Intracomm, other: int, patience: Patience) -> tuple[float, float]:
+    """Return the time to make a request, and that of a master to receive one and reply, in s: medians."""
+    desk, worker = Desk(comm, _TAG, "fifo", DONE, [other]), Worker(comm, 0, _TAG)
+    numbers, times = np.zeros(DONE), []
+    for _ in range(_ROUNDS if comm.rank in (0, other) else 0):
+        if comm.rank == 0:
+            patience.until(lambda: comm.Iprobe(other, MPI.ANY_TAG))
+            begin = time.perf_counter()
+            desk.look()
+            desk.reply(desk.next()[0], (0, 1, 0))
+            times.append(time.perf_counter() - begin)
+        else:
+            begin = time.perf_counter()
+            worker.ask(numbers)
+            times.append(time.perf_counter() - begin)
+            patience.until(worker.has_reply)
+            worker.reply()
+    patience.until(comm.Ibarrier().Test)
+    own = float(np.median(times)) if times else 0.0
+    return float(comm.bcast(own, other)), float(comm.bcast(own, 0))
 
 
 def _pause() -> float:

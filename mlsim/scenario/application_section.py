@@ -59,6 +59,10 @@ class ExecutionParameters(Parameters):
     """Time from the job's start to a PE's first request (s), on a PE of the reference speed; a mean if
     start_up_std is given. A master serves from its own start on. Default: as above.
     """
+    measured: OneOf[words.MeasuredCosts] = words.MeasuredCosts.NONE
+    """Costs of scheduling that are not given: none, or those that mlsim mpi calibrate measured with mlsim's
+    MPI library, mpich-epyc (MPICH 5.0.2, two ranks on one AMD EPYC). Latencies remain those of the platform.
+    """
     start_up_std: Seconds = 0.0
     """Standard deviation of start_up over PEs (s): gamma-distributed, by seed and job. Default: all take the
     same time.

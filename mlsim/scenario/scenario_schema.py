@@ -19,6 +19,7 @@ from mlsim.scenario.application_section import ApplicationConfig
 from mlsim.scenario.assignment_section import AssignRule
 from mlsim.scenario.batch_section import BatchConfig, CoordinationConfig, replay_obstacle
 from mlsim.scenario.field_types import Name, Natural, OneOf, Paragraph, Switch
+from mlsim.scenario.measured_costs import charged
 from mlsim.scenario.platform_section import PlatformConfig
 from mlsim.scenario.resources_section import CORES, MEMORY
 from mlsim.scenario.section_base import Section, Violation, plugin_list
@@ -366,11 +367,13 @@ class Scenario(Section):
                 )
                 yield Violation("output.trace", message, (key,))
             for name in ("request_cost", "start_up"):
-                if getattr(section.execution.parameters, name) > 0.0:
-                    key = f"{place}.execution.parameters.{name}"
+                if getattr(charged(section.execution).parameters, name) > 0.0:
+                    key, nothing = f"{place}.execution.parameters.{name}", "0 s"
+                    if not section.execution.parameters.is_set(name):
+                        key, nothing = f"{place}.execution.parameters.measured", "none"
                     message = (
                         "messages, but records have no time at which a request left that took time to make, "
-                        f"or waited for its PE to start; write {key}: 0 s, or trace: chunks"
+                        f"or waited for its PE to start; write {key}: {nothing}, or trace: chunks"
                     )
                     yield Violation("output.trace", message, (key,))
 

@@ -606,6 +606,13 @@ class LockOrder(Choice, aliases={"ticket": "fifo"}):
 
 
 # FCFS: first come, first served.
+class MeasuredCosts(Choice):
+    """Machine whose measured costs of scheduling are charged."""
+
+    NONE = "none"
+    MPICH_EPYC = "mpich-epyc"
+
+
 class MasterAnswers(Choice, aliases={"between_iterations": "between-iterations"}):
     """When a master that executes chunks itself answers requests."""
 

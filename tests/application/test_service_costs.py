@@ -230,3 +230,21 @@ def test_choices_amid_the_loop(data: st.DataObject, script: dict[str, Any], mode
         return
     told = replace(case.parameters, lb4mpi=False)
     assert_same_choices(replace(case, parameters=told, start_up_std=0.0), model)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_measured_costs_take_the_place_of_those_not_given(model: str) -> None:
+    """As if they had been written down; a cost that is given counts."""
+    prefix, speed, latency = np.arange(61.0) * 1e-6, np.ones(4), np.zeros(4)
+    own = {"chunk_calculation": 0.79e-6, "atomic_service": 1.3e-6}
+    if model in ("cca", "hmw"):
+        own = {"chunk_calculation": 0.98e-6, "chunk_assignment": 2.2e-6, "break_time": 1.07e-6}
+        own["request_cost"] = 0.86e-6
+    for set_by_hand in ({}, {"chunk_calculation": 5e-6}):
+        preset, written = (
+            simulate(prefix, speed, latency, "SS", ExecutionConfig(model=ExecutionModel(model), **keys))
+            for keys in ({"measured": "mpich-epyc", **set_by_hand}, {**own, **set_by_hand})
+        )
+        assert preset.t_loop == written.t_loop
+        free = simulate(prefix, speed, latency, "SS", ExecutionConfig(model=ExecutionModel(model)))
+        assert preset.t_loop > free.t_loop

@@ -469,6 +469,7 @@ CASES: dict[str, Case] = {
     ),
     "application.execution.parameters.request_cost": Case(LOOP, "0.1 s"),
     "application.execution.parameters.start_up": Case(LOOP, "1 s"),
+    "application.execution.parameters.measured": Case(LOOP, "mpich-epyc"),
     "application.execution.parameters.start_up_std": Case(
         LOOP | {"application.execution.parameters.start_up": "1 s"}, "0.5 s"
     ),
