@@ -35,20 +35,24 @@ def runs(draw):
     return rows, users
 
 
+CODED = (*job_metrics.CODED, "application", "technique")
+
+
 def made(rows, users=None):
     jobs = jobs_of(rows)
     if users is None:
         return jobs
-    columns = {column: np.array(users, np.int64) for column in job_metrics.CODED}
+    columns = {column: np.array(users, np.int64) for column in CODED}
     return replace(jobs, **columns | {"queue": np.array(users, np.int64)[::-1].copy()})
 
 
 def expected_groups(rows, users, by):
-    if by in job_metrics.CODED:
+    if by in CODED:
         users = users if by != "queue" else users[::-1]
         named = {id(row): user for row, user in zip(rows, users, strict=True)}
         found = slow.groups(rows, lambda row: named[id(row)])
-        return {"unknown" if key < 0 else str(key): found[key] for key in sorted(found)}
+        unknown = "none" if by == "technique" else "unknown"
+        return {unknown if key < 0 else str(key): found[key] for key in sorted(found)}
     if by == "class":
         found = slow.groups(rows, slow.job_class)
         return {key: found[key] for key in ("short", "medium", "long") if key in found}

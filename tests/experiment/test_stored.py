@@ -71,7 +71,7 @@ def test_groups_from_disk_are_those_of_the_result(runs, by):
 
 def test_a_result_knows_no_other_groups():
     result = mlsim.run(QUICKSTART, FAST)
-    with pytest.raises(InputError, match="class, size, user, group, executable, queue, partition, qos, week"):
+    with pytest.raises(InputError, match="partition, qos, application, technique, week"):
         result.by("colour")
 
 
