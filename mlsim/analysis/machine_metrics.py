@@ -11,7 +11,7 @@ from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.analysis.job_metrics import Aggregate, aggregate, aggregate_values, streamed_aggregate, total
 from mlsim.record import JobState, OutageKind, derived_times
 from mlsim.record import record_tables as tables
-from mlsim.record.table_blocks import blocks_of, is_long, rows_of, value_blocks
+from mlsim.record.table_blocks import blocks_of, is_long, rows_of, stay_once, value_blocks
 
 
 def job_counts(jobs: tables.Jobs) -> dict[str, int]:
@@ -209,19 +209,24 @@ def shared_metrics(records: tables.Records) -> dict[str, Any]:
 
 def released_nodes(occupancy: tables.Occupancy) -> int:
     """Return the number of nodes released before their job's end; one that two jobs released counts twice."""
-    return int(occupancy.count[occupancy.released].sum())
+    return sum(int(block.count[block.released].sum()) for block in blocks_of(occupancy))
 
 
 def released_seconds(
     occupancy: tables.Occupancy, jobs: tables.Jobs, attempts: tables.Attempts | None = None
 ) -> tuple[float, float]:
     """Return released node-seconds and core-seconds: Σ (return or end of the job - release)."""
-    row = occupancy.released
-    if not row.any():
+    if not occupancy.released.any():
         return 0.0, 0.0
-    early = (derived_times.away_until(occupancy, jobs, attempts) - occupancy.end)[row]
-    nodes = early * occupancy.count[row]
-    return float(np.sum(nodes)), float(np.sum(nodes * occupancy.cores[row]))
+    alone = is_long(occupancy) and stay_once(occupancy, jobs, attempts)
+    node_seconds = core_seconds = 0.0
+    for block in blocks_of(occupancy) if alone else (occupancy,):
+        row = block.released
+        early = (derived_times.away_until(block, jobs, attempts) - block.end)[row]
+        nodes = early * block.count[row]
+        node_seconds += float(np.sum(nodes))
+        core_seconds += float(np.sum(nodes * block.cores[row]))
+    return node_seconds, core_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,10 +292,13 @@ def coordination_metrics(records: tables.Records) -> dict[str, Any]:
     """Return the metrics of coordination: messages, releases, released node-seconds and core-seconds."""
     occupancy = records.occupancy
     node_seconds, core_seconds = released_seconds(occupancy, records.jobs, records.attempts)
+    releasing = np.zeros(len(records.jobs.job_id), np.bool_)
+    for block in blocks_of(occupancy):
+        releasing[block.job[block.released]] = True
     return {
         "messages": len(records.messages.kind),
         "releases": released_nodes(occupancy),
-        "jobs_releasing": len(np.unique(occupancy.job[occupancy.released])),
+        "jobs_releasing": int(np.count_nonzero(releasing)),
         "released_node_seconds": node_seconds,
         "released_core_seconds": core_seconds,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -11,9 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.application.iteration_costs import CostSums, LoopCosts, cost_sums
 from mlsim.application.selection.selector import ExecutedChunks, Selected, StepFacts
+from mlsim.application.techniques import read_only
 from mlsim.execution_models.loop_state import Perturbation, Rows, work_done
 from mlsim.record import Chunks, ChunkStore, LoopChunks, Loops, PEs, Selections, empty
 from mlsim.record.column_types import stored_columns
@@ -115,15 +118,15 @@ def _left_by_clock(
     end, now = clock(chunks.end[mine]), clock(times)
     # Assumes execution without a break up to the end, which is exact except for masters.
     begun = end - costs.between(first, size) / speed
-    work = _remaining_seconds(end, speed, now) - _remaining_seconds(begun, speed, now)
+    work, before = np.zeros(len(now)), np.zeros(len(now))
+    _add_remaining(end, np.argsort(end, kind="stable"), speed, now, work)
+    _add_remaining(begun, np.argsort(begun, kind="stable"), speed, now, before)
+    work = np.maximum(work - before, 0.0)
     if not costs.block:
-        return _left_of_lines(costs, first, size, begun, end, speed, now), np.maximum(work, 0.0)
-    prefix = costs.sums
-    chunk = np.repeat(np.arange(len(size)), size)
-    k = np.arange(len(chunk)) - np.repeat(np.cumsum(size) - size, size) + first[chunk]
-    ends = begun[chunk] + (prefix[k + 1] - prefix[first[chunk]]) / speed[chunk]
-    finished = np.searchsorted(np.sort(np.minimum(ends, end[chunk])), now, side="right")
-    return len(ends) - finished, np.maximum(work, 0.0)
+        return _left_of_lines(costs, first, size, begun, end, speed, now), work
+    left = np.zeros(len(now), np.int64)
+    _count_left(read_only(costs.sums), first, size, begun, end, speed, now, left)
+    return left, work
 
 
 def _left_of_lines(
@@ -142,14 +145,45 @@ def _left_of_lines(
     return left
 
 
-def _remaining_seconds(moments: Floats, weight: Floats, times: Floats) -> Floats:
-    """Sum weight · (moment − time) over the moments that lie after each time."""
-    order = np.argsort(moments, kind="stable")
-    later = np.searchsorted(moments[order], times, side="right")
-    weights = np.append(np.cumsum(weight[order][::-1])[::-1], 0.0)
-    products = np.append(np.cumsum((weight * moments)[order][::-1])[::-1], 0.0)
-    left: Floats = products[later] - times * weights[later]
-    return left
+@kernel
+def _add_remaining(moments: Floats, order: Ints, weight: Floats, times: Floats, sums: Floats) -> None:
+    """Sum weight · (moment - time) over the moments, in this order, after each of the rising times."""
+    place, weights, products = len(order), 0.0, 0.0
+    for k in range(len(times) - 1, -1, -1):
+        while place > 0 and moments[order[place - 1]] > times[k]:
+            place -= 1
+            weights += weight[order[place]]
+            products += weight[order[place]] * moments[order[place]]
+        sums[k] = products - times[k] * weights
+
+
+@kernel
+def _count_left(
+    prefix: Floats,
+    first: Ints,
+    size: Ints,
+    begun: Floats,
+    end: Floats,
+    speed: Floats,
+    times: Floats,
+    left: Ints,
+) -> None:
+    """Count the iterations of chunks that are unfinished at each of the rising times."""
+    for chunk in range(len(size)):
+        base = prefix[first[chunk]]
+        for k in range(first[chunk], first[chunk] + size[chunk]):
+            done = min(begun[chunk] + (prefix[k + 1] - base) / speed[chunk], end[chunk])
+            low, high = 0, len(times)  # the first time at which it is finished
+            while low < high:
+                middle = (low + high) // 2
+                if times[middle] < done:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low > 0:
+                left[low - 1] += 1
+    for k in range(len(times) - 2, -1, -1):
+        left[k] += left[k + 1]
 
 
 _Full = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
@@ -219,7 +253,7 @@ class LoopRecorder:
     def __init__(self, keep_pes: bool, store: ChunkStore | None) -> None:
         self._keep_pes = keep_pes
         self._store = store
-        self._loops: list[tuple[float, ...]] = []
+        self._loops = array("q"), array("d")  # whole numbers and others of all rows
         self._pes: list[tuple[float, int, int, PEs]] = []
         self._chunks: list[tuple[float, int, LoopChunks]] = []
         self._last_start: dict[int, float] = {}  # of jobs that started again
@@ -240,7 +274,9 @@ class LoopRecorder:
         ``requests`` are None for all loops or for none.
         """
         if last:
-            self._loops.append(_loop_row(job, outcome))
+            row = _loop_row(job, outcome)
+            self._loops[0].extend(row[:_LOOP_INTS])
+            self._loops[1].extend(row[_LOOP_INTS:])
             if outcome.selected:
                 self._selected.append((job, began, outcome.selected))
         if attempt > 1:
@@ -267,7 +303,12 @@ class LoopRecorder:
 
     def loops(self) -> Loops:
         """Return one row per loop, in order of the jobs' arrival."""
-        return _table_of(Loops, sorted(self._loops))
+        ints = np.array(self._loops[0], np.int64).reshape(-1, _LOOP_INTS)
+        order = np.argsort(ints[:, 0], kind="stable")
+        floats = np.array(self._loops[1]).reshape(len(ints), -1)
+        if not len(ints):
+            return empty(Loops)
+        return Loops(*map(np.ascontiguousarray, (*ints[order].T, *floats[order].T)))
 
     def pes(self) -> PEs:
         """Return one row per PE, by job in order of start, then by attempt, then by PE."""
@@ -310,7 +351,10 @@ def _table_of(table: type[Table], rows: Sequence[tuple[Any, ...]]) -> Table:
     )
 
 
-def _loop_row(job: int, outcome: LoopOutcome) -> tuple[float, ...]:
+_LOOP_INTS = 4  # columns of whole numbers, the first ones of a row
+
+
+def _loop_row(job: int, outcome: LoopOutcome) -> tuple[Any, ...]:
     """Return the columns of :class:`Loops`."""
     p = len(outcome.finish)
     busy, overhead = float(outcome.busy.sum()), float(outcome.overhead.sum())

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -149,6 +150,7 @@ def check_techniques(techniques: Iterable[str]) -> None:
                 _code(name, Compat.NONE)
 
 
+@lru_cache(maxsize=256)
 def canonical(name: str) -> str:
     """Return a technique's name in the spelling of the catalogue."""
     if user_function(name):

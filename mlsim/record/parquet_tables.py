@@ -24,6 +24,7 @@ from mlsim.record.table_blocks import chunk_blocks, copies_of, n_rows, record_bl
 from mlsim.record.table_files import ALWAYS, FILES, JOB_COLUMNS, Columns, Known, Values, Words, file_columns
 
 _ROW_GROUP = 1 << 16  # rows encoded at a time: bounds the memory that writing takes
+_STAYS = 1 << 16  # stays of a row group of jobs that are in memory with it
 
 
 def write_tables(
@@ -53,10 +54,11 @@ def _blocks(table: str, records: tables.Records) -> Iterator[tables.Records]:
     if table == "chunks":
         for chunks in chunk_blocks(rows):
             yield replace(records, chunks=chunks)
-    elif table not in ("jobs", "occupancy", "passes") or n_rows(rows) <= _ROW_GROUP:
+    elif table == "jobs" and max(n_rows(rows), n_rows(records.occupancy) // 8) > _ROW_GROUP:
+        # Of jobs on many nodes fewer at a time: their stays are in memory.
+        yield from record_blocks(records, max(_ROW_GROUP // (1 + n_rows(records.occupancy) // _STAYS), 1))
+    elif table not in ("occupancy", "passes", "messages") or n_rows(rows) <= _ROW_GROUP:
         yield records
-    elif table == "jobs":
-        yield from record_blocks(records, _ROW_GROUP)
     else:
         for block in copies_of(rows, _ROW_GROUP):
             yield replace(records, **{table: block})

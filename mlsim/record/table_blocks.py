@@ -10,15 +10,24 @@ from mlsim._runtime.arrays import Floats, NDArray
 from mlsim.record.chunk_store import BLOCK_ROWS as CHUNK_ROWS
 from mlsim.record.chunk_store import StoredChunks
 from mlsim.record.column_types import let_go, zeros
-from mlsim.record.record_tables import Attempts, Chunks, Jobs, Occupancy, Passes, Records, Rejections
+from mlsim.record.record_tables import (
+    Attempts,
+    Chunks,
+    Jobs,
+    Messages,
+    Occupancy,
+    Passes,
+    Records,
+    Rejections,
+)
 
 BLOCK_ROWS = 1 << 16
 LONG_ROWS = 250_000  # longer tables are summed up and written piece by piece
 LARGE_ROWS = 50_000  # up to here a run takes little more memory than the libraries it uses
 
 AnyTable = TypeVar("AnyTable")
-Table = TypeVar("Table", Jobs, Occupancy, Passes, Attempts)
-Long = Jobs | Occupancy | Passes | Attempts | Chunks
+Table = TypeVar("Table", Jobs, Occupancy, Passes, Attempts, Messages)
+Long = Jobs | Occupancy | Passes | Attempts | Chunks | Messages
 
 
 def is_long(table: Long) -> bool:
@@ -121,9 +130,17 @@ def sums_by_job(occupancy: Occupancy, n_jobs: int, values: Callable[[Occupancy],
     return sums
 
 
+def stay_once(occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None) -> bool:
+    """Whether all stays begin with their jobs: no node has returned to a job, and no job was restarted."""
+    if attempts is not None and len(attempts.job):
+        return False
+    return all(bool((stays.start == jobs.start_time[stays.job]).all()) for stays in blocks_of(occupancy))
+
+
 def record_blocks(records: Records, block_rows: int) -> Iterator[Records]:
     """Yield the records of some jobs after the other; rows of jobs count from the first of these."""
-    first = 0
+    first, held = 0, records.occupancy
+    alone = is_long(held) and stay_once(held, records.jobs, records.attempts)
     for jobs in copies_of(records.jobs, block_rows):
         last = first + len(jobs.job_id)
         attempts = rows_of(records.attempts, _between(records.attempts.job, first, last))
@@ -134,7 +151,7 @@ def record_blocks(records: Records, block_rows: int) -> Iterator[Records]:
             turned_away.job[rows] - first, turned_away.reason[rows].copy(), turned_away.reasons
         )
         let_go(turned_away.job, turned_away.reason)
-        stays = _stays_of(records.occupancy, jobs, attempts, first)
+        stays = _first_stays(held, jobs, first) if alone else _stays_of(held, jobs, attempts, first)
         own = records.own.rows(first, last)
         steps = rows_of(records.power_steps, _between(records.power_steps.job, first, last))
         yield replace(
@@ -153,6 +170,18 @@ def _between(job: NDArray[np.int64], first: int, last: int) -> slice:
     """Find the rows of jobs from ``first`` on, before ``last``, in a column in order of jobs."""
     low, high = np.searchsorted(job, (first, last))
     return slice(int(low), int(high))
+
+
+def _first_stays(occupancy: Occupancy, block: Jobs, first: int) -> Occupancy:
+    """Return the stays of consecutive jobs, counted from ``first``, all of which begin with their jobs."""
+    begins = np.unique(block.start_time[~np.isnan(block.start_time)])
+    low, high = (np.searchsorted(occupancy.start, begins, side=side) for side in ("left", "right"))
+    count = high - low
+    rows = np.arange(count.sum()) + np.repeat(low - (np.cumsum(count) - count), count)
+    job = occupancy.job[rows]
+    stays = rows_of(occupancy, rows[(job >= first) & (job < first + len(block.job_id))])
+    let_go_of_table(occupancy)
+    return replace(stays, job=stays.job - first)
 
 
 def _stays_of(occupancy: Occupancy, block: Jobs, attempts: Attempts, first: int) -> Occupancy:

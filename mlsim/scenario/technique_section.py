@@ -1,6 +1,7 @@
 """Techniques as a scenario names them, and which fit which execution model."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import Field
@@ -16,6 +17,7 @@ AUTO = "auto"
 """In place of a technique: each time step has the one that a method of ``application.selection`` chooses."""
 
 
+@lru_cache(maxsize=256)
 def split_technique(name: str) -> tuple[str, ...]:
     """Split ``X+Y``, techniques between and inside nodes; one alone stays one.
 

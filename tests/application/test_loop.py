@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim._jit import INTERPRETED
-from mlsim.application import LoopOutcome, simulate
+from mlsim.application import LoopOutcome, loop_outcome, simulate
 from mlsim.application.iteration_costs import prefix_sums
+from mlsim.application.techniques import read_only
 from mlsim.errors import InputError
 from mlsim.scenario.application_section import ExecutionConfig
 from mlsim.scenario.technique_section import ParametersConfig
@@ -294,3 +295,31 @@ def test_wrong_arguments_are_named(changes: dict[str, Any], words: str) -> None:
     } | changes
     with pytest.raises(InputError, match=words):
         simulate(*arguments.values())
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 12), st.sampled_from([0.5, 1.0, 3.0])), min_size=1),
+    st.lists(st.integers(0, 30), min_size=1, max_size=9),
+)
+def test_what_remains_is_what_the_definition_says(chunks, times):
+    """Byte by byte as sums over sorted moments give it, ties and times at the ends of chunks included."""
+    size, begun, speed = (np.array(column) for column in zip(*chunks, strict=True))
+    first = np.cumsum(size) - size
+    prefix = prefix_sums(1.0 + np.arange(size.sum()) % 3)
+    begun = begun.astype(float)
+    end = begun + (prefix[first + size] - prefix[first]) / speed
+    now = np.sort(np.array(times) / 2)
+    rows = zip(first.tolist(), (first + size).tolist(), begun, speed, strict=True)
+    ends = np.concatenate([b + (prefix[f + 1 : n + 1] - prefix[f]) / v for f, n, b, v in rows])
+    left, work, before = np.zeros(len(now), np.int64), np.zeros(len(now)), np.zeros(len(now))
+    loop_outcome._count_left(read_only(prefix), first, size, begun, end, speed, now, left)
+    assert left.tolist() == [(ends > time).sum() for time in now]
+    for moments, sums in ((end, work), (begun, before)):
+        order = np.argsort(moments, kind="stable")
+        loop_outcome._add_remaining(moments, order, speed, now, sums)
+        later = np.searchsorted(moments[order], now, side="right")
+        weights = np.append(np.cumsum(speed[order][::-1])[::-1], 0.0)
+        products = np.append(np.cumsum((speed * moments)[order][::-1])[::-1], 0.0)
+        np.testing.assert_array_equal(sums, products[later] - now * weights[later])
+    assert (np.diff(work - before) <= 1e-9).all()

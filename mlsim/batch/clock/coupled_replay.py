@@ -6,8 +6,9 @@ import numpy as np
 
 from mlsim._runtime.arrays import Ints
 from mlsim.batch.clock.compiled_replay import CompiledBatch
-from mlsim.batch.clock.planned_ends import ENDS, FINISHED, LAUNCHES, Releasing, plan_releases
+from mlsim.batch.clock.planned_ends import ENDS, FINISHED, LAUNCHES, Planning, Releasing, plan_releases
 from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns.job_columns import pack_pointers
 from mlsim.batch.job_recorder import MessageLog
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Applications, Progress
@@ -62,7 +63,7 @@ class CoupledBatch(CompiledBatch):
                 self._join_releases()
             self._place = plan_releases(
                 *(slot, forecast.end, self._latency, idle.time, idle.node, self._place),
-                *(self._events, self._releasing, self.state.address),
+                *(self._packed.ctypes.data, self.state.address),
             )
 
     def _report_every(self) -> int:
@@ -106,3 +107,5 @@ class CoupledBatch(CompiledBatch):
             last=np.concatenate([old.last, more]),
             leaves=np.concatenate([old.leaves, more.astype(np.float64)]),
         )
+        events = self._events
+        self._packed = pack_pointers(Planning(events.progress, events.ends, events.order, *self._releasing))

@@ -9,7 +9,7 @@ import numpy as np
 from mlsim._jit import kernel, leaf_kernel
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.columns import job_columns as at
-from mlsim.batch.columns.job_columns import Columns, columns_at
+from mlsim.batch.columns.job_columns import Columns, FloatColumn, IntColumn, by_address, columns_at
 from mlsim.batch.columns.occupancy import NODE
 from mlsim.batch.columns.running_jobs import leave_time
 from mlsim.batch.room.pool import Pool
@@ -56,6 +56,23 @@ class Releasing(NamedTuple):
 
 _NONE = np.empty(0, np.int64)
 NO_RELEASES = Releasing(_NONE, _NONE, np.empty(0), _NONE, np.empty(0), _NONE)
+
+
+class Planning(NamedTuple):
+    """What a plan of a job changes: of :class:`Events`, then :class:`Releasing`."""
+
+    progress: IntColumn
+    ends: IntColumn
+    order: IntColumn
+    first: IntColumn
+    last: IntColumn
+    leaves: FloatColumn
+    row_of: IntColumn
+    time: FloatColumn
+    row: IntColumn
+
+
+planning_at = by_address(Planning)
 
 
 _KILLED = int(JobState.KILLED)
@@ -161,8 +178,7 @@ def plan_releases(
     sent: Floats,
     node: Ints,
     place: int,
-    events: Events,
-    releasing: Releasing,
+    planning_address: int,
     columns_address: int,
 ) -> int:
     """Plan the end of a job that has started, and its releases of nodes from ``place`` on.
@@ -171,20 +187,20 @@ def plan_releases(
     with the job, so that it is never without one, and no node is released at or after its end. Return one
     past the place of its last release.
     """
-    columns = columns_at(columns_address)
+    columns, plan = columns_at(columns_address), planning_at(planning_address)
     leaves = when_it_leaves(slot, end, columns)
     first = columns.ints[at.FIRST_ROW, slot]
     if len(sent) > 1:
         for row in range(first, first + columns.ints[at.ROWS, slot]):
-            releasing.row_of[columns.rows[NODE, row]] = row
+            plan.row_of[columns.rows[NODE, row]] = row
     last = place
     for k in range(len(sent) - 1):
         if sent[k] + latency >= leaves:
             break
-        releasing.time[last] = sent[k] + latency
-        releasing.row[last] = releasing.row_of[node[k]]
+        plan.time[last] = sent[k] + latency
+        plan.row[last] = plan.row_of[node[k]]
         last += 1
-    releasing.first[slot], releasing.last[slot], releasing.leaves[slot] = place, last, leaves
-    then = _next_of(slot, releasing)
-    expect(slot, then, events.progress, events.ends, events.order, columns)
+    plan.first[slot], plan.last[slot], plan.leaves[slot] = place, last, leaves
+    then = plan.time[place] if last > place else leaves
+    expect(slot, then, plan.progress, plan.ends, plan.order, columns)
     return last
