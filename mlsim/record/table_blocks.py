@@ -176,12 +176,16 @@ def _first_stays(occupancy: Occupancy, block: Jobs, first: int) -> Occupancy:
     """Return the stays of consecutive jobs, counted from ``first``, all of which begin with their jobs."""
     begins = np.unique(block.start_time[~np.isnan(block.start_time)])
     low, high = (np.searchsorted(occupancy.start, begins, side=side) for side in ("left", "right"))
+    let_go(occupancy.start)  # the system maps more of a file than is read: one column at a time
     count = high - low
     rows = np.arange(count.sum()) + np.repeat(low - (np.cumsum(count) - count), count)
     job = occupancy.job[rows]
-    stays = rows_of(occupancy, rows[(job >= first) & (job < first + len(block.job_id))])
-    let_go_of_table(occupancy)
-    return replace(stays, job=stays.job - first)
+    rows = rows[(job >= first) & (job < first + len(block.job_id))]
+    columns = {}
+    for name, column in _columns(occupancy).items():
+        columns[name] = column[rows]
+        let_go(column)
+    return Occupancy(**columns | {"job": columns["job"] - first})
 
 
 def _stays_of(occupancy: Occupancy, block: Jobs, attempts: Attempts, first: int) -> Occupancy:

@@ -59,7 +59,7 @@ NO_RELEASES = Releasing(_NONE, _NONE, np.empty(0), _NONE, np.empty(0), _NONE)
 
 
 class Planning(NamedTuple):
-    """What a plan of a job changes: of :class:`Events`, then :class:`Releasing`."""
+    """Columns of :class:`Events` and :class:`Releasing` that change when a job is planned."""
 
     progress: IntColumn
     ends: IntColumn
