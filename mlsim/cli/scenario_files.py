@@ -242,15 +242,20 @@ TEMPLATES = {
         (
             "mlsim loop {} --technique STATIC,SS,GSS,FAC2",
             "python mandelbrot.py",
-            "mlsim loop {} --set 'application.costs={{profile: file, path: costs.csv}}' "
-            "--technique STATIC,SS,GSS,FAC2",
-            "mpiexec -n 4 python mandelbrot.py SS   # needs: pip install 'mlsim[mpich]'",
+            "mlsim loop {} --costs costs.csv --technique STATIC,SS,GSS,FAC2",
+            "pip install 'mlsim[mpich]' && hash -r   # an MPI, unless mpi4py and mpiexec are there",
+            "mpiexec -n 4 python mandelbrot.py SS",
             "mlsim advise runs/SS",
         ),
     ),
     # A published result and its reproduction: the ESP batch without and with RCA (Eleliemy 2021, Fig. 7.7).
     "paper": Template(
-        {}, steps=("mlsim study study.yaml", "cat runs/slurm-esp/table.md"), trees={"studies/slurm-esp": ""}
+        {},
+        steps=(
+            "mlsim study study.yaml",
+            "cat runs/slurm-esp/table.md   # compare on / off, the last table; its loops are shorter",
+        ),
+        trees={"studies/slurm-esp": ""},
     ),
     # Rigid jobs of a log, and half of the machine drained for maintenance.
     "maintenance": Template({"maintenance.yaml": "scenario"}, ("quickstart.swf",)),

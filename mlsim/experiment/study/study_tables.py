@@ -159,10 +159,12 @@ def _cell(spread: Spread, write: Callable[[float], str]) -> str:
     '123.40 ± 0.06'
     >>> _cell(Spread(5, 0.68, 0.68, 0.66, 0.70), "{:.3g}".format)
     '0.680 ± 0.020'
+    >>> _cell(Spread(5, 1.25, 1.25, 1.25, 1.25 + 2e-16), "{:.3g}".format)
+    '1.25'
     """
     text = _number(spread.mean, write)
     half = max(spread.mean - spread.low, spread.high - spread.mean)
-    if not half > 0:  # of one run it is not a number
+    if not half > _ROUNDING * abs(spread.mean):  # of one run it is not a number
         return text
     if "e" in text:
         return f"{text} ± {half:.2g}"
@@ -279,6 +281,8 @@ INTERVAL_NOTES = {
     "not corrected for the number of comparisons."
     for kind, method in INTERVALS.items()
 }
+_ROUNDING = 1e-9
+"""An interval that is narrower, relative to its mean, is one of equal values, but for rounding."""
 _RESAMPLES = 10_000
 _MOST_DRAWN = 1 << 20
 _SHARE = 0.95
