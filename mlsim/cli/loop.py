@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from mlsim import analysis
+from mlsim._files import expanded, is_there
 from mlsim._runtime.late import load_for_good
 from mlsim.analysis.formatting import count
 from mlsim.analysis.table_layout import NumberTable
@@ -212,6 +213,11 @@ def advise(options: _AdviseOptions) -> None:
 
     source, out, run_time = options.source, options.out, options.run_time
     overrides = parse_overrides(cli.settings(options.set_, source))
+    if not is_there(expanded(source)):
+        raise InputError(
+            f"{source}: there is no such scenario or run; mlsim loop FILE --out DIR records a loop, as do "
+            "mlsim run and real runs"
+        )
     record = recorded_loop.recorded_loop(source, options.job) if source.is_dir() else None
     if record is None and options.job is not None:
         raise InputError(f"--job {options.job}: is of a run; {source} is a scenario")

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,7 +21,7 @@ from mlsim.cli.command_output import ids_of, new_files, print_json
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment import manifest
 from mlsim.experiment.study.study_file import schema_of
-from mlsim.scenario import dump, field_types, load, scenario_text
+from mlsim.scenario import dump, field_types, load, scenario_keys, scenario_text
 
 
 class _CheckOptions(cli.Options):
@@ -84,6 +85,8 @@ def _check_scenario(options: _CheckOptions) -> None:
     scenario = cli.scenario_of(options.file, options.set_)
     found = survey(scenario, options.plugins)
     check_writers(scenario, options.plugins)
+    for line in scenario_keys.warnings_of(scenario):
+        print(f"mlsim: note: {line}", file=sys.stderr)
     if options.json_:
         misfits = {reason: {"jobs": count, "first": ids} for reason, (count, ids) in found.misfits.items()}
         facts = {

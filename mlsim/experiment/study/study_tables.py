@@ -126,7 +126,7 @@ def _table(
             spread = spreads.get(full)
             if spread is not None and spread.runs:
                 means[len(line)] = spread.mean
-            line.append("" if spread is None else _cell(spread, write))
+            line.append("" if spread is None else spread_cell(spread, write))
             if label in known:
                 line.append(_number(found[full], write) if full in found else "")
         best |= {(len(lines), column) for column in _best_of(means, line, study.metrics[metric])}
@@ -150,16 +150,16 @@ def _number(value: float, write: Callable[[float], str]) -> str:
     return write(value) if math.isfinite(value) else ""
 
 
-def _cell(spread: Spread, write: Callable[[float], str]) -> str:
+def spread_cell(spread: Spread, write: Callable[[float], str]) -> str:
     """Write a mean of three digits or more and beside it its interval, by the wider side, as precisely.
 
-    >>> _cell(Spread(5, 123.4, 120.0, 119.3, 127.6), "{:.0f}".format)
+    >>> spread_cell(Spread(5, 123.4, 120.0, 119.3, 127.6), "{:.0f}".format)
     '123 ± 4'
-    >>> _cell(Spread(5, 123.4, 120.0, 123.35, 123.46), "{:.0f}".format)
+    >>> spread_cell(Spread(5, 123.4, 120.0, 123.35, 123.46), "{:.0f}".format)
     '123.40 ± 0.06'
-    >>> _cell(Spread(5, 0.68, 0.68, 0.66, 0.70), "{:.3g}".format)
+    >>> spread_cell(Spread(5, 0.68, 0.68, 0.66, 0.70), "{:.3g}".format)
     '0.680 ± 0.020'
-    >>> _cell(Spread(5, 1.25, 1.25, 1.25, 1.25 + 2e-16), "{:.3g}".format)
+    >>> spread_cell(Spread(5, 1.25, 1.25, 1.25, 1.25 + 2e-16), "{:.3g}".format)
     '1.25'
     """
     text = _number(spread.mean, write)
