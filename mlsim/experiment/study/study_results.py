@@ -259,8 +259,8 @@ def _spread(row: Mapping[str, Any], mean: str, low: str, high: str) -> str:
     """Return a mean with its interval, as in the tables of all studies."""
     if row[mean] is None:
         return ""
-    ends = (math.nan if row[key] is None else row[key] for key in (low, high))
-    return tables.spread_cell(tables.Spread(row["runs"], row[mean], math.nan, *ends), _number)
+    least, most = (math.nan if row[key] is None else float(row[key]) for key in (low, high))
+    return tables.spread_cell(tables.Spread(row["runs"], row[mean], math.nan, least, most), _number)
 
 
 def search_tables(study: Study, rows: Sequence[StudyRow]) -> dict[str, tables.Table]:
