@@ -178,7 +178,8 @@ def _point(family: Family, title: str, name: str) -> EntryPoint:
             if clash := _clash(point, points, family.words):
                 raise InputError(f"{title}: {clash}")
             return point
-    raise InputError(f"{title}: no installed package offers it in the group {family.group}")
+    near = nearest(name, [*family.words, *(point.name for point in points)])
+    raise InputError(f"{title}:{near} no installed package offers it in the group {family.group}")
 
 
 def installed_plugins(family: Family) -> Iterator[tuple[str, str, str]]:

@@ -79,7 +79,7 @@ def recorded() -> dict[str, float]:
         kinds = about["kinds"]
         try:
             kernel = kernel_named(about["kernel"])
-        except (ImportError, AttributeError):  # of another package, or of an older mlsim
+        except (ImportError, AttributeError, KeyError):  # of another package, or of an older mlsim
             continue
         foreign = [
             kind for kind in kinds if "(" in kind and not kind.startswith(("mlsim.", "builtins.tuple"))

@@ -78,19 +78,24 @@ def how_far() -> HowFar | None:
     return HowFar(stages[first].words, found, time.monotonic() - stages[0].began)
 
 
-def progress_line(state: HowFar) -> str:
-    """Return the progress of an activity as a line.
+def progress_line(state: HowFar, width: int | None = None) -> str:
+    """Return the progress of an activity as a line, of at most so many characters: its name is cut first.
 
     >>> progress_line(HowFar("loops", 0.25, 10.0))
     'loops: 25 %, 0:10, about 0:30 left'
     >>> progress_line(HowFar("reading log.swf", None, 3725.0))
     'reading log.swf: 1:02:05'
+    >>> progress_line(HowFar("reading a-long-name.swf", 0.25, 10.0), 40)
+    'reading a-…: 25 %, 0:10, about 0:30 left'
     """
-    if state.share is None:
-        return f"{state.words}: {_clock(state.seconds)}"
-    left = state.seconds * (1 - state.share) / state.share if state.share > 0 else math.inf
-    rest = f", about {_clock(left)} left" if math.isfinite(left) else ""
-    return f"{state.words}: {math.floor(100 * state.share)} %, {_clock(state.seconds)}{rest}"
+    line = f": {_clock(state.seconds)}"
+    if state.share is not None:
+        left = state.seconds * (1 - state.share) / state.share if state.share > 0 else math.inf
+        rest = f", about {_clock(left)} left" if math.isfinite(left) else ""
+        line = f": {math.floor(100 * state.share)} %, {_clock(state.seconds)}{rest}"
+    room = len(state.words) if width is None else max(width - len(line), 0)
+    words = state.words if len(state.words) <= room else f"{state.words[: max(room - 1, 0)]}…"
+    return f"{words}{line}"[:width]
 
 
 def _clock(seconds: float) -> str:

@@ -150,9 +150,12 @@ class Command(_Shown, TyperCommand):
 class Commands(_Shown, TyperGroup):
     """Commands; none of the code that they call ends the process behind their back."""
 
+    kind = "command"
+    """The word for one of them."""
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Typer's parameters
         """Return what follows the group's name."""
-        return ["[OPTIONS]", "COMMAND", "..."]
+        return ["[OPTIONS]", self.kind.upper(), "..."]
 
     def offered(self, ctx: Any) -> list[str]:
         """Return the names of the commands that the help shows, without earlier names."""
@@ -167,7 +170,7 @@ class Commands(_Shown, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the words name."""
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            raise InputError(unknown_word(args[0], "command", ctx.command_path, self.offered(ctx)))
+            raise InputError(unknown_word(args[0], self.kind, ctx.command_path, self.offered(ctx)))
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

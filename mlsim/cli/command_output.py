@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import sys
 import threading
 import unicodedata
@@ -250,12 +249,14 @@ def _show_until(ended: threading.Event) -> None:
     """Keep the line up to date, and remove it in the end."""
     if ended.wait(_SHOWN_AFTER):
         return
+    width = terminal_width()
     try:
         while True:
             state = how_far()
             if state is not None:
-                line = progress_line(state)[: shutil.get_terminal_size().columns - 1]
-                sys.stderr.write(f"\r{line}\x1b[K")
+                with suppress(OSError):  # of the terminal as it is now, whatever standard output is
+                    width = os.get_terminal_size(2).columns or width
+                sys.stderr.write(f"\r{progress_line(state, width - 1)}\x1b[K")
                 sys.stderr.flush()
             if ended.wait(_BETWEEN):
                 return

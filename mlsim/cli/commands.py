@@ -41,7 +41,10 @@ PANELS = {
             "Run a parameter study: simulate all combinations, store and compare them.\n\n"
             "mlsim study DIR is short for mlsim study run DIR.",
         ),
-        "learn": ("learn_policies:learn", "Learn policies from a log, and test them on other weeks or logs."),
+        "learn": (
+            "learn_policies:learn",
+            "Learn policies or classes of jobs from a log, and test them on other weeks or logs.",
+        ),
         "cp": ("cp:cp", "Save and re-solve instances of CP dispatchers."),
     },
     "Workloads": {

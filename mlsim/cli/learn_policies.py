@@ -1,4 +1,4 @@
-"""``mlsim learn``: its methods; here ``delays``, ``mixed``, ``function`` and ``transfer``."""
+"""``mlsim learn``: its methods; here ``delays``, ``mixed`` and ``function``."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ from mlsim.errors import InputError
 from mlsim.experiment.study import load_study
 from mlsim.experiment.weekly_runs import weeks_of
 from mlsim.learning import learning_parts, mixed_policies, policy_delays, policy_functions, policy_validation
-from mlsim.scenario import parse_overrides
+from mlsim.scenario import Scenario, parse_overrides
 from mlsim.scenario.amount_types import WEEKS
 
 
@@ -84,12 +84,22 @@ def policies(options: _PoliciesOptions) -> None:
 
 
 class _MixedOptions(cli.Options):
-    file: Path = cli.argument("The scenario.", "FILE")
-    train: str = cli.option("Weeks to learn.", "A-B", default=cli.REQUIRED)
-    test: str = cli.option("Weeks to test.", "A-B", default=cli.REQUIRED)
+    files: list[Path] = cli.argument(
+        "The scenario; or several: to learn on each, to test on all.", "FILE ..."
+    )
+    train: str | None = cli.option("Weeks to learn, of one FILE.", "A-B")
+    test: str | None = cli.option("Weeks to test, of one FILE.", "A-B")
+    share: float = cli.option(
+        "Of several FILEs: share of the weeks of a log, the first ones, to learn.",
+        default=0.5,
+        min=0.01,
+        max=0.99,
+    )
     features: str = cli.option("Of q, p, wait, ratio, exp, area.", "NAME,...", default="q,p,wait")
     method: str = cli.option("How to search.", "grid|xnes|cma-es", default="grid")
-    points: int = cli.option("Values of a dimension, of grid.", default=200, min=2)
+    points: int | None = cli.option(
+        "Values of a dimension, of grid.", "N", min=2, show_default="200; 40 of several FILEs"
+    )
     evaluations: int = cli.option("Vectors a week, of xnes, cma-es.", default=2000, min=10)
     penalty: float = cli.option("λ of the norm, of xnes and cma-es.", default=1.0, min=0.0, max=1e9)
     seed: int = cli.option("Of xnes and cma-es.", default=0, min=0)
@@ -114,14 +124,32 @@ def mixed(context: typer.Context, options: _MixedOptions) -> None:
     (the best of the week before) and pure policies, and paired differences to SAF on the test weeks. With
     --out nothing is searched twice: after an interruption the same command goes on.
 
+    Of several FILEs the weights of each are tested on all: a matrix of mean paired differences to SAF, in %
+    of SAF's weekly mean bounded slowdown (* if the 95 % interval of the difference leaves out 0).
+
     mlsim learn mixed scenarios/studies/mixed/sdsc-sp2.yaml --train 28-64 --test 65-100 --points 50
+
+    mlsim learn mixed scenarios/studies/transfer/*.yaml
     """
-    phases, out = options.phases, options.out
-    scenario = cli.scenario_of(options.file, options.overrides)
-    searching = replace(_searching(options), factor=options.penalty, scaled=options.scaled)
+    phases, out, many = options.phases, options.out, len(options.files) > 1
+    band_points = (options.method == "grid" and phases > 0 and not many, "--phases and --method grid")
+    alone = dict.fromkeys(("train", "test", "penalty", "scaled", "reference"), (not many, "one FILE"))
+    several = {"share": (many, "several FILEs"), "phase_points": band_points}
+    searching = _searching(options)
     searching.check()
-    band_points = (options.method == "grid" and phases > 0, "--phases and --method grid")
-    _check_search(context, options, phase_points=band_points)
+    _check_search(context, options, **alone if many else {}, **several)
+    scenarios = [cli.scenario_of(file, options.overrides) for file in options.files]
+    if many:
+        _transfer(options, searching, scenarios)
+        return
+    (scenario,) = scenarios
+    if options.train is None or options.test is None:
+        name = "test" if options.train else "train"
+        raise InputError(
+            f"--{name} A-B is missing: weeks to {'test' if options.train else 'learn'}, such as 1-20"
+        )
+    searching = replace(searching, factor=options.penalty, scaled=options.scaled)
+    searching.check()
     known = {"policy": policy_validation.PROTOCOLS, "part": ("train", "test")}
     source = published_results(options.reference, known)
     for _, part in source:
@@ -148,35 +176,14 @@ def mixed(context: typer.Context, options: _MixedOptions) -> None:
         print(f"Written: {out}")
 
 
-class _TransferOptions(cli.Options):
-    files: list[Path] = cli.argument("Scenarios, each with its log.", "FILE ...")
-    share: float = cli.option(
-        "Share of the weeks of a log, the first ones, to learn.", default=0.5, min=0.01, max=0.99
-    )
-    features: str = cli.option("Of q, p, wait, ratio, exp, area.", "NAME,...", default="q,p,wait")
-    method: str = cli.option("How to search.", "grid|xnes|cma-es", default="grid")
-    points: int = cli.option("Values of a dimension, of grid.", default=40, min=2)
-    evaluations: int = cli.option("Vectors, of xnes and cma-es.", default=2000, min=10)
-    seed: int = cli.option("Of xnes and cma-es.", default=0, min=0)
-    overrides: cli.Overrides = None
-    phases: int = cli.option(
-        "Show the band over N phases of the cut into weeks, each learned anew.", "N", default=0, min=0
-    )
-    jobs: cli.Processes = None
-    out: Out = None
-
-
-def _searching(options: _MixedOptions | _TransferOptions) -> mixed_policies.Searching:
-    """Return the options of a search that commands share."""
+def _searching(options: _MixedOptions) -> mixed_policies.Searching:
+    """Return the options of a search."""
     features = tuple(name.strip() for name in options.features.split(","))
-    return mixed_policies.Searching(
-        features, options.method, options.points, options.evaluations, seed=options.seed
-    )
+    points = options.points or (200 if len(options.files) == 1 else 40)
+    return mixed_policies.Searching(features, options.method, points, options.evaluations, seed=options.seed)
 
 
-def _check_search(
-    context: typer.Context, options: _MixedOptions | _TransferOptions, **others: tuple[bool, str]
-) -> None:
+def _check_search(context: typer.Context, options: _MixedOptions, **others: tuple[bool, str]) -> None:
     """Refuse options that the method of search does not read, and others that have no effect."""
     grid = (options.method == "grid", "--method grid")
     evolution = (options.method != "grid", "--method xnes or cma-es")
@@ -291,23 +298,12 @@ def function(options: _FunctionOptions) -> None:
 _REFERENCE = "SAF"
 
 
-def transfer(context: typer.Context, options: _TransferOptions) -> None:
-    """Learn a mixed policy on the first weeks of each log, and test all of them on the last weeks of each.
-
-    A matrix of logs: weights of policy linear, learned where the row says and tested where the column says,
-    as mean paired difference to SAF in % of SAF's weekly mean bounded slowdown (* if the 95 % interval of
-    the difference leaves out 0). The FILEs say with workload.weeks how their logs are cut.
-
-    mlsim learn transfer scenarios/studies/transfer/*.yaml
-    """
+def _transfer(options: _MixedOptions, searching: mixed_policies.Searching, scenarios: list[Scenario]) -> None:
+    """Learn on the first weeks of each log, and test all weights on the last weeks of each."""
     phases, out = options.phases, options.out
-    scenarios = [cli.scenario_of(file, options.overrides) for file in options.files]
     names = [scenario.name for scenario in scenarios]
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise InputError(f"{', '.join(names)}: two or more scenarios are needed, each with a name of its own")
-    searching = _searching(options)
-    searching.check()
-    _check_search(context, options)
+    if len(set(names)) < len(names):
+        raise InputError(f"{', '.join(names)}: each scenario needs a name of its own")
     for scenario in scenarios if phases else ():
         policy_validation.at_phases(scenario, phases)
     logs = dict(zip(names, map(weeks_of, scenarios), strict=True))
@@ -356,14 +352,13 @@ def _print_matrix(title: str, logs: list[str], rows: list[list[str]]) -> None:
     show(table)
 
 
-learn = cli.CommandGroup("learn")
+class _Methods(cli.Commands):
+    kind = "method"
+
+
+learn = cli.CommandGroup("learn", cls=_Methods)
 learn.callback()(lambda: None)
-_OF_POLICIES: dict[str, Callable[..., None]] = {
-    "mixed": mixed,
-    "function": function,
-    "transfer": transfer,
-    "delays": policies,
-}
+_OF_POLICIES: dict[str, Callable[..., None]] = {"mixed": mixed, "function": function, "delays": policies}
 _OF_JOBS: dict[str, Callable[..., None]] = {
     "classes": learn_classes.classes,
     "energy": learn_classes.energy,
@@ -374,3 +369,4 @@ for panel, methods in (("Policies", _OF_POLICIES), ("Jobs", _OF_JOBS)):
         learn.add(name, method, rich_help_panel=panel)
         if name != method.__name__:  # its earlier name
             learn.add(method.__name__, method, hidden=True)
+learn.add("transfer", mixed, hidden=True)  # the earlier name, of several scenarios

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from mlsim import analysis
+from mlsim._files import expanded, is_there
 from mlsim._runtime.late import load_for_good
+from mlsim.analysis.formatting import count
 from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
 from mlsim.cli.command_output import print_json, quiet, reporting, show, working
@@ -58,7 +60,7 @@ class _LoopOptions(cli.Options):
         "application.costs.mean", "TIME", "Their mean; 20 ms for mandelbrot, 0.2 s for psia."
     )
     std: str | None = _flag("application.costs.std", "TIME", "Their standard deviation.")
-    costs: str | None = _flag("application.costs.path", "PATH", "Their file, for --profile file.")
+    costs: str | None = _flag("application.costs.path", "PATH", "Their file, in place of other costs.")
     column: str | None = _flag("application.costs.column", "NAME", "Column of that file, by name or number.")
     run_time: str | None = cli.option(
         "The job's run time that costs are made from, for profile job and for calibrate: run-time.",
@@ -114,9 +116,10 @@ def loop(options: _LoopOptions) -> None:
         raise InputError(
             f"--speeds {options.speeds}: goes with --pes; give both, e.g. --pes 16x16 --speeds 1x8,0.5x8"
         )
-    overrides = loops.with_typical_mean(
-        machine | parse_overrides(texts) | parse_overrides(cli.settings(options.set_, file))
-    )
+    overrides = machine | parse_overrides(texts) | parse_overrides(cli.settings(options.set_, file))
+    if options.costs is not None:
+        overrides = loops.with_file_of_costs(overrides)
+    overrides = loops.with_typical_mean(overrides)
     techniques, models = (
         cli.listed(cli.code_from_here(text or "", file)) for text in (options.technique, options.model)
     )
@@ -159,7 +162,8 @@ def _print_loops(results: list[loops.LoopResult], out: Path | None) -> None:
     """Print one line per loop, the shortest of several, and where results are."""
     facts = [result.facts for result in results]
     loop, scenario = facts[0], results[0].scenario
-    size = f"{loop['iterations']:,} iterations on {loop['pes']:,} PEs of {loop['nodes']:,} nodes"
+    nouns = {"iterations": "iteration", "pes": "PE", "nodes": "node"}
+    size = "{} on {} of {}".format(*(count(loop[key], noun) for key, noun in nouns.items()))
     show(
         Text.assemble((scenario.name, "bold"), f": {size}, seed {scenario.seed}"), analysis.loop_table(facts)
     )
@@ -210,6 +214,11 @@ def advise(options: _AdviseOptions) -> None:
 
     source, out, run_time = options.source, options.out, options.run_time
     overrides = parse_overrides(cli.settings(options.set_, source))
+    if not is_there(expanded(source)):
+        raise InputError(
+            f"{source}: there is no such scenario or run; mlsim loop FILE --out DIR records a loop, as do "
+            "mlsim run and real runs"
+        )
     record = recorded_loop.recorded_loop(source, options.job) if source.is_dir() else None
     if record is None and options.job is not None:
         raise InputError(f"--job {options.job}: is of a run; {source} is a scenario")

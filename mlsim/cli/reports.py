@@ -4,17 +4,23 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from mlsim import traces
+from mlsim._runtime.work_progress import followed
 from mlsim.analysis import summary_table, terminal_tables
 from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
 from mlsim.cli.command_output import new_files, print_json, show, working
 from mlsim.errors import InputError
 from mlsim.experiment import comparison, manifest, result_directories, stored_runs
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    _Shown = tuple[tuple[RenderableType, ...], str]
 
 
 class _CompareOptions(cli.Options):
@@ -105,38 +111,42 @@ def metrics(options: _MetricsOptions) -> None:
 
     by, csv, found = options.by, options.csv, stored_runs.find_runs(options.runs)
     measured: list[dict[str, Any]] = []
-    rows = []
-    # What cannot be written is refused before anything is printed.
+    rows, shown, notes = [], [], []
+    # What cannot be written is refused before anything is read.
     with new_files([] if csv is None else [csv]) as files:
-        for directory, label in zip(found, stored_runs.name_runs(found), strict=True):
-            # One run is in memory at a time.
-            stored = stored_runs.read_run(directory, label)
-            if stored.note:
-                print(f"mlsim: note: {stored.note}", file=sys.stderr)
-            result = stored_runs.measure_run(stored, by, options.tau)
-            rows.append(result.rows())
-            if options.json_:
-                measured.append(result.to_dict())
-            else:
-                _print_metrics(result, many=len(found) > 1)
+        with working("reading runs", len(found)) as work:
+            for directory, label in followed(zip(found, stored_runs.name_runs(found), strict=True), work):
+                # One run is in memory at a time.
+                stored = stored_runs.read_run(directory, label)
+                notes += [stored.note] if stored.note else []
+                result = stored_runs.measure_run(stored, by, options.tau)
+                rows.append(result.rows())
+                if options.json_:
+                    measured.append(result.to_dict())
+                else:
+                    shown += _metrics_tables(result, many=len(found) > 1)
         for file in files:
             # Runs of other scenarios may have other keys.
             pl.concat(rows, how="diagonal_relaxed").write_csv(file)
+    for note in notes:
+        print(f"mlsim: note: {note}", file=sys.stderr)
     if options.json_:
         print_json({"tau": options.tau, "runs": measured})
-    elif csv is not None:
+        return
+    for parts, style in shown:
+        show(*parts, style=style)
+    if csv is not None:
         print(f"Written: {csv}")
 
 
-def _print_metrics(result: stored_runs.RunMetrics, many: bool) -> None:
+def _metrics_tables(result: stored_runs.RunMetrics, many: bool) -> "list[_Shown]":
+    """Return tables of a run, each with parts that are shown together and their style."""
     if result.groups is not None and result.by is not None:
-        show(result.run.label, style="bold")
-        show(terminal_tables.breakdown_table(result.groups, result.by), "")
-        return
-    if many:
-        show(f"── {result.run.label}", style="bold")
-    show(summary_table(result.summary), "")
-    show(terminal_tables.metrics_table(result.summary, result.by_class, result.pass_times))
+        table = terminal_tables.breakdown_table(result.groups, result.by)
+        return [((result.run.label,), "bold"), ((table, ""), "")]
+    name: list[_Shown] = [((f"── {result.run.label}",), "bold")] if many else []
+    table = terminal_tables.metrics_table(result.summary, result.by_class, result.pass_times)
+    return [*name, ((summary_table(result.summary), ""), ""), ((table,), "")]
 
 
 class _ReportOptions(cli.Options):
@@ -337,6 +347,7 @@ def convert(
         raise InputError(f"--out {out}: no format for this name; allowed: {allowed}")
     with new_files([out]) as (partial,), _readable(path) as (_, opened):
         traces.convert(opened, partial)
+    print(f"Written: {out}")
 
 
 def _write_trace(path: Path, out: Path, write: Callable[[Any, Path], int]) -> None:

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,7 +21,7 @@ from mlsim.cli.command_output import ids_of, new_files, print_json
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment import manifest
 from mlsim.experiment.study.study_file import schema_of
-from mlsim.scenario import dump, field_types, load, scenario_text
+from mlsim.scenario import dump, field_types, load, scenario_keys, scenario_text
 
 
 class _CheckOptions(cli.Options):
@@ -84,6 +85,8 @@ def _check_scenario(options: _CheckOptions) -> None:
     scenario = cli.scenario_of(options.file, options.set_)
     found = survey(scenario, options.plugins)
     check_writers(scenario, options.plugins)
+    for line in scenario_keys.warnings_of(scenario):
+        print(f"mlsim: note: {line}", file=sys.stderr)
     if options.json_:
         misfits = {reason: {"jobs": count, "first": ids} for reason, (count, ids) in found.misfits.items()}
         facts = {
@@ -249,15 +252,20 @@ TEMPLATES = {
         (
             "mlsim loop {} --technique STATIC,SS,GSS,FAC2",
             "python mandelbrot.py",
-            "mlsim loop {} --set 'application.costs={{profile: file, path: costs.csv}}' "
-            "--technique STATIC,SS,GSS,FAC2",
-            "mpiexec -n 4 python mandelbrot.py SS   # needs: pip install 'mlsim[mpich]'",
+            "mlsim loop {} --costs costs.csv --technique STATIC,SS,GSS,FAC2",
+            "pip install 'mlsim[mpich]' && hash -r   # an MPI, unless mpi4py and mpiexec are there",
+            "mpiexec -n 4 python mandelbrot.py SS",
             "mlsim advise runs/SS",
         ),
     ),
     # A published result and its reproduction: the ESP batch without and with RCA (Eleliemy 2021, Fig. 7.7).
     "paper": Template(
-        {}, steps=("mlsim study study.yaml", "cat runs/slurm-esp/table.md"), trees={"studies/slurm-esp": ""}
+        {},
+        steps=(
+            "mlsim study study.yaml",
+            "cat runs/slurm-esp/table.md   # compare on / off, the last table; its loops are shorter",
+        ),
+        trees={"studies/slurm-esp": ""},
     ),
     # Rigid jobs of a log, and half of the machine drained for maintenance.
     "maintenance": Template({"maintenance.yaml": "scenario"}, ("quickstart.swf",)),

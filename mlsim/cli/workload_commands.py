@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from mlsim import workload
-from mlsim._runtime.work_progress import followed
 from mlsim.cli import command_options as cli
 from mlsim.cli.command_options import Lenient, Log, Options, argument, flag, option, output
 from mlsim.cli.command_output import new_files, working
@@ -34,7 +33,7 @@ Out = Annotated[
 def _write_made(out: Path, made: Made) -> int:
     """Write a workload to a file that is not there; return how many jobs it has."""
     log_formats.check_format(out)
-    with new_files([out]) as (partial,), working(f"writing {out.name}"):
+    with new_files([out]) as (partial,):
         return made.write(partial)
 
 
@@ -165,11 +164,11 @@ def generate(options: _GenerateOptions) -> None:
             area += float((block.run_time * block.processors).sum())
             end = float(block.submit_time[-1])
             yield block
+            work.done = end if options.jobs is None else jobs
 
-    with new_files([out]) as (partial,), working(f"writing {out.name}", options.jobs) as work:
-        log_formats.write_blocks(
-            partial, made.header, map(workload_jobs.log_of, followed(counted(), work, len))
-        )
+    length = made.plan.end if options.jobs is None else options.jobs
+    with working(f"generating {out.name}", length) as work, new_files([out]) as (partial,):
+        log_formats.write_blocks(partial, made.header, map(workload_jobs.log_of, counted()))
         if not jobs:
             if days is None:
                 raise InputError(f"{model}: draws no job")
@@ -202,10 +201,10 @@ def fit(options: _FitOptions) -> None:
         raise InputError(
             f"{out}: allowed: a name that ends in .json, by which mlsim workload generate knows it"
         )
-    model = workload.fit(
-        options.log, gflops=options.gflops, processors=options.processors, lenient=options.lenient
-    )
-    with new_files([out]) as (partial,):
+    with new_files([out]) as (partial,), working(f"learning from {options.log.name}"):
+        model = workload.fit(
+            options.log, gflops=options.gflops, processors=options.processors, lenient=options.lenient
+        )
         partial.write_text(model.text())
     print(
         f"{out}: learned of {model.jobs:,} jobs: {model.serial:.1%} serial, "
@@ -230,10 +229,11 @@ def resample(options: _ResampleOptions) -> None:
     mlsim workload resample log.swf.gz --weeks 52 --seed 1 -o another-year.swf
     """
     weeks = options.weeks
-    made = workload.resample(
-        options.log, weeks=weeks, by=options.by, seed=options.seed, lenient=options.lenient
-    )
-    jobs = _write_made(options.out, made)
+    with working(f"resampling {options.log.name}"):
+        made = workload.resample(
+            options.log, weeks=weeks, by=options.by, seed=options.seed, lenient=options.lenient
+        )
+        jobs = _write_made(options.out, made)
     drawn = f"drawn from {made.source_weeks:,} whole weeks by {made.by}"
     print(f"{options.out}: {jobs:,} jobs in {weeks:,} weeks, {drawn}")
 
@@ -264,19 +264,20 @@ def scale(options: _ScaleOptions) -> None:
     """
     given = dict(vars(options))
     out: Path = given.pop("out")
-    made = workload.scale(given.pop("log"), **given)
-    jobs = _write_made(out, made)
-    try:
-        before = made.processors
-    except InputError:  # the machine is unknown
-        loads = ""
-    else:
-        after = derived_logs.machine_scaled(before, made.factor) if made.by == "machine" else before
-        first, last = (
-            derived_logs.offered_load(made.log.blocks(), before),
-            derived_logs.offered_load(made.blocks(), after),
-        )
-        loads = f"; load {first:.3f} of {before:,} processors -> {last:.3f} of {after:,}"
+    with working(f"scaling {options.log.name}"):
+        made = workload.scale(given.pop("log"), **given)
+        jobs = _write_made(out, made)
+        try:
+            before = made.processors
+        except InputError:  # the machine is unknown
+            loads = ""
+        else:
+            after = derived_logs.machine_scaled(before, made.factor) if made.by == "machine" else before
+            first, last = (
+                derived_logs.offered_load(made.log.blocks(), before),
+                derived_logs.offered_load(made.blocks(), after),
+            )
+            loads = f"; load {first:.3f} of {before:,} processors -> {last:.3f} of {after:,}"
     print(f"{out}: {jobs:,} jobs, {made.by} scaled by {made.factor:.4g}{loads}")
 
 

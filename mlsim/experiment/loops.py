@@ -177,6 +177,18 @@ def _checked(scenario: Scenario) -> Scenario:
     return scenario
 
 
+def with_file_of_costs(overrides: Mapping[str, object]) -> dict[str, object]:
+    """Make a file that is named the costs, in place of a scenario's, unless another profile is chosen."""
+    place = "application.costs."
+    own = {key: value for key, value in overrides.items() if key.startswith(place) and key.count(".") == 2}
+    profile = str(overrides.get(f"{place}profile", "file")).casefold()
+    if "application.costs" in overrides or profile != "file":
+        return dict(overrides)
+    rest = {key: value for key, value in overrides.items() if key not in own}
+    costs = {key.removeprefix(place): value for key, value in own.items()}
+    return {**rest, "application.costs": {"profile": "file", **costs}}
+
+
 def with_typical_mean(overrides: Mapping[str, object]) -> dict[str, object]:
     """Add the mean cost of a chosen application without scale: mandelbrot and psia (Eleliemy 2021, §4.4)."""
     costs = {key.removeprefix("application.costs."): value for key, value in overrides.items()}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 STATUS = "status.json"
 _BETWEEN = 1.0  # Seconds between two states that are written
 _VERSION = 1
+_WIDE = 80  # columns from which a bar of 40 leaves room for words
 _log = logging.getLogger("mlsim")
 _MOST_BYTES = 64_000_000
 _LETTERS = {"free": ".", "held": "#", "down": "x"}
@@ -44,12 +45,13 @@ def progress_bar() -> Bar:
             preparing = how_far() if task.total is None else None
             return Text(task.fields["state"] if preparing is None else progress_line(preparing))
 
+    console = Console(stderr=True)
     return progress.Progress(
         progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
+        progress.BarColumn(bar_width=40 if console.width >= _WIDE else 8),
         State(),
         progress.TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
     )
 

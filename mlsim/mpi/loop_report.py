@@ -1,6 +1,8 @@
 """The report, the records and the run directory of a real loop, from the times and requests of all ranks."""
 
+import logging
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.derived_times import one_job
 from mlsim.record.record_tables import RankRequests, Ranks
 from mlsim.scenario import Scenario, from_mapping
+from mlsim.scenario.words import TraceLevel
 
 
 @dataclass(frozen=True)
@@ -276,7 +279,7 @@ def _outcome(totals: LoopTotals, order: Ints, rows: ChunkRows) -> LoopOutcome:
 def write_run(
     directory: Path, records: Records, requests: Requests | None, ranks: Ints, options: LoopOptions, name: str
 ) -> None:
-    """Write tables, summary, pictures and an OTF2 trace, beside an existing directory.
+    """Write tables, summary, pictures and, with the package otf2, a trace, beside an existing directory.
 
     ``ranks``: rank of each PE. Raises OutputError if the directory exists, or not all can be written, with
     what was kept, and where.
@@ -289,6 +292,9 @@ def write_run(
     from mlsim.experiment.run_directory import versions, write_files, write_json
 
     scenario = scenario_of(records, options, name, loops.REFERENCE_SPEED)
+    if scenario.output.trace is TraceLevel.NONE:
+        text = "%s: no trace, as there is no package otf2 (pip install 'mlsim[otf2]'); all else is written"
+        logging.getLogger("mlsim").warning(text, directory)
     summary = summarize(records, scenario=name, seed=options.seed, technique=options.technique)
     summary["loop"] = loop_facts(records, options.technique, options.model)
     summary["mpi"] = {"library": library_version(), "real": True}
@@ -318,6 +324,7 @@ def write_run(
 def scenario_of(records: Records, options: LoopOptions, name: str, speed: float) -> Scenario:
     """Describe a real loop as a scenario, its iterations costing their measured mean each."""
     mean = float(records.loops.busy[0]) / max(options.n, 1)
+    level = "chunks" if options.request_ahead else "messages"
     unread = {"lock"} if options.has_master else {"lock", "master", "service_order", "request_ahead"}
     execution = {key: getattr(options, key) for key in EXECUTION_KEYS if key not in unread}
     if options.has_master:
@@ -345,7 +352,7 @@ def scenario_of(records: Records, options: LoopOptions, name: str, speed: float)
                 "execution": execution,
                 "parameters": parameters,
             },
-            "output": {"trace": "chunks" if options.request_ahead else "messages"},
+            "output": {"trace": level if find_spec("otf2") else "none"},
         },
         name,
     )

@@ -445,7 +445,7 @@ class LoopScheduler:
         loop_columns.write_loop(Path(path), self._records, self._began)
 
     def write(self, directory: str | Path) -> None:
-        """Write the records as a run directory, with tables, summary and OTF2 trace; on rank 0.
+        """Write the records as a run directory: tables, summary and, with package otf2, a trace; on rank 0.
 
         Parameters
         ----------

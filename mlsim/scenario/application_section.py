@@ -302,7 +302,12 @@ class ApplicationConfig(Section):
             yield Violation("iterations.count", message, involved)
 
     def _loop_keys_of_rigid(self) -> Iterator[Violation]:
-        for key in ApplicationConfig.model_fields:
-            if key != "model" and key in self.model_fields_set:
-                message = "only a loop has this, and model is rigid; write model: loop, or take it out"
-                yield Violation(key, message, ("model",))
+        given = self.model_fields_set
+        keys = [key for key in ApplicationConfig.model_fields if key != "model" and key in given]
+        if len(keys) == 1:
+            message = "only a loop has this, and model is rigid; write model: loop, or take it out"
+            yield Violation(keys[0], message, ("model",))
+        elif keys:
+            found = "rigid" if "model" in given else "missing, and so rigid"
+            message = f"{found}; only a loop has {', '.join(keys)}; write model: loop, or take them out"
+            yield Violation("model", message, tuple(keys))

@@ -220,14 +220,15 @@ class CostsConfig(Section):
             if key not in given:
                 yield Violation(key, f"missing; profile: {self.profile} needs it", ("profile",))
         known = (*CostsConfig.model_fields, *(f"parameters.{key}" for key in ProfileParameters.model_fields))
-        for key in known:
-            if key in given and key not in keys.possible:
-                owners = ", ".join(name for name, other in PROFILE_KEYS.items() if key in other.possible)
-                allowed = ", ".join(keys.possible)
-                message = (
-                    f"not for profile: {self.profile}, which takes {allowed}; profiles with {key}: {owners}"
-                )
-                yield Violation(key, message, ("profile",))
+        wrong = [key for key in known if key in given and key not in keys.possible]
+        takes = f"takes {', '.join(keys.possible)}"
+        if len(wrong) == 1:
+            owners = ", ".join(name for name, other in PROFILE_KEYS.items() if wrong[0] in other.possible)
+            message = f"not for profile: {self.profile}, which {takes}; profiles with {wrong[0]}: {owners}"
+            yield Violation(wrong[0], message, ("profile",))
+        elif wrong:  # one mistake: the profile, or what is left of another one
+            message = f"{self.profile}: {takes}, and not {', '.join(wrong)}; take those out"
+            yield Violation("profile", message, tuple(wrong))
 
     def _wrong_units(self) -> Iterator[Violation]:
         amounts = {key: getattr(self, key) for key in ("mean", "high", "low", "std")}

@@ -234,9 +234,10 @@ def unknown_key(key: Path) -> str:
     meant = nearest(str(key[-1]), fields, _VERY_LIKE)
     if not meant and (advice := advice_for(str(key[-1]))) is not None:
         meant = f" {advice.text};"
-    meant = meant or nearest(str(key[-1]), fields)
+    elsewhere = [name for name in _known_keys() if name.split(".")[-1] == key[-1]]
+    if not meant and len(elsewhere) != 1:  # else it is one of another section
+        meant = nearest(str(key[-1]), fields)
     if not meant:
-        elsewhere = [name for name in _known_keys() if name.split(".")[-1] == key[-1]]
         meant = f" did you mean {' or '.join(map(repr, elsewhere[:3]))}?" if elsewhere else ""
     return f"unknown key;{meant} allowed: {', '.join(fields)}"
 

@@ -196,6 +196,8 @@ class RandomFailureConfig(Section):
 class DrainConfig(Section):
     """Maintenance: no job starts on some nodes from a time on; jobs that run there may finish."""
 
+    other_names: ClassVar[Mapping[str, str]] = {"from": "start", "until": "end"}
+
     nodes: amount_types.NodeChoice | None = None
     """The nodes: numbers such as 0-3 7, or the name of a group. Default: all."""
     start: amount_types.Seconds = Field(examples=["8 h"])

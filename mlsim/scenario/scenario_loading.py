@@ -194,6 +194,8 @@ def _build(
         keys = ", ".join(Scenario.model_fields)
         found = "empty" if value is None else f"a scenario is a mapping, this is {field_types.shown(value)}"
         raise InputError(f"{source}: {found}; its keys: {keys}")
+    if not {"platform", "workload"} & value.keys() and {"base", "vary"} & value.keys():
+        raise InputError(f"{source}: is a study by its keys; mlsim study {source} runs it")
     earlier = earlier_directories(directory / Path(source).name)
     document = _with_todays_keys(document, notes=not earlier)
     plain_overrides = _plain_overrides(overrides or {})

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from mlsim._files import bounded_lines, decode, expanded, most_held, named, open_file, reason_of
+from mlsim._runtime.work_progress import followed, stage
 from mlsim.errors import InputError, OutputError
 from mlsim.workload.log_fields import Header, Rates, clock_seconds
 from mlsim.workload.workload_jobs import NODE_COUNT, LogBlock, NamedColumns, is_request
@@ -72,13 +73,14 @@ _ERRORS = (zlib.error, lzma.LZMAError, zstd.ZstdError, OSError, EOFError, ValueE
 def read_chunks(path: str | Path, what: str = "workload") -> Iterator[bytes]:
     """Yield the decompressed bytes of a file piece by piece, in constant memory; ``what``: its kind."""
     path = expanded(path)
-    with open_file(path, what) as file:
+    with (
+        open_file(path, what) as file,
+        stage(f"reading {path.name}", os.fstat(file.fileno()).st_size) as work,
+    ):
         head = _head(path, file)
         known = next((known for known in _FORMATS if head.startswith(known.magic)), None)
-        if known is None:
-            yield from _pieces(path, file, _PLAIN_BYTES)
-        else:
-            yield from _joined(_decompressed(path, _pieces(path, file, _READ_BYTES), known))
+        pieces = followed(_pieces(path, file, _READ_BYTES if known else _PLAIN_BYTES), work, len)
+        yield from pieces if known is None else _joined(_decompressed(path, pieces, known))
 
 
 def read_whole(path: str | Path, *, lines: bool = False, what: str = "workload") -> bytes:

@@ -421,6 +421,7 @@ def test_the_help_shows_values_by_kind_and_no_types_of_python(capsys) -> None:
 OLD_NAMES = {
     "mlsim rca listen": "mlsim mpi listen",
     "mlsim learn policies": "mlsim learn delays",
+    "mlsim learn transfer": "mlsim learn mixed",
     "mlsim learn profiles": "mlsim learn energy-samples",
 }
 

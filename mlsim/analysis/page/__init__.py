@@ -1,6 +1,7 @@
 """One self-contained page on runs, which ``mlsim report`` writes.
 
-``page_data.py`` packs the data of runs and loops; ``page.html``, ``page.css`` and ``page.js`` are the page;
+``page_data.py`` packs the data of runs and loops; ``page.html`` and ``page.css`` are the page, with the
+scripts ``page_kit.js`` (words, painting), ``page_timeline.js`` (charts over time) and ``page.js`` (a run);
 ``report_page.py`` writes the parts that need no script, and assembles all.
 
 The Gantt chart is drawn by the page's own code: no plotting library is as fluid. With 10^5 rectangles in

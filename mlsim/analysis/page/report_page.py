@@ -46,6 +46,7 @@ def inline_picture(figure: Figure, name: str, words: str, wide: bool = False) ->
     return f"<figure{' class=wide' if wide else ''}>{svg}<figcaption>{escape(words)}</figcaption></figure>"
 
 
+_SCRIPTS = ("page_kit.js", "page_timeline.js", "page.js")  # of one scope, which page.html opens
 _COLUMN = 110.0  # width of the still pictures, in mm; two are side by side
 _DRAWN_TOGETHER = 7  # most runs whose lines are distinguishable
 
@@ -115,7 +116,7 @@ def page_text(
         "COORDINATION": _coordination(runs),
         "SCENARIOS": _by_run([_scenario(run) for run in runs]),
         "STYLE": _file("page.css"),
-        "SCRIPT": _file("page.js"),
+        "SCRIPT": "".join(map(_file, _SCRIPTS)),
         # No text of the data may end the element that holds it.
         "DATA": json.dumps(_without_nan(data), allow_nan=False, separators=(",", ":")).replace(
             "<", "\\u003c"

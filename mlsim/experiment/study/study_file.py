@@ -337,6 +337,8 @@ def mapping(text: str, file: Path) -> dict[str, Any]:
     content = document.value
     if not isinstance(content, dict):
         raise InputError(f"{file}: a study is a mapping; its keys: {', '.join(_KEYS)}")
+    if {"platform", "workload"} & content.keys() and not {"base", "vary"} & content.keys():
+        raise InputError(f"{file}: is a scenario by its keys; mlsim run simulates it, a study varies it")
     content = {"of": KINDS[0], "name": file.parent.resolve().name or "study", **content}
     keys = KEYS[parsed("of", content["of"], _KEYS, str(file))]
     for key in content:

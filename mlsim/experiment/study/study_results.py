@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +31,7 @@ _NO_METRICS = ("schema_version", "scenario", "self")
 _SHOWN = 10  # of the best, and of the failed, candidates of a search
 _JUDGED = ("difference_low", "difference_high", "p")
 _NOTE = (
-    "Low and high are the ends of an interval that holds the mean with 95 % (percentiles of 10,000 bootstrap "
+    "± is the wider side of an interval that holds the mean with 95 % (percentiles of 10,000 bootstrap "
     "resamples). *best - it* is the mean difference of pairs of the same repetition, with its interval; p is "
     "of Wilcoxon's signed-rank test, two-sided, not corrected for the number of comparisons."
 )
@@ -193,7 +193,7 @@ def _comparison_table(outcome: Outcome) -> tables.Table:
     search = outcome.search
     titles = ["metric", "candidate", "fitted"]
     if outcome.held_out:
-        titles += ["held out", "low", "high", "runs", "best - it", "low", "high", "p"]
+        titles += ["held out", "runs", "best - it", "p"]
     rows = _comparison_frame(outcome).to_dicts()
     held_out = {(row["metric"], row["candidate"]): row for row in rows if row["part"] == "held out"}
     lines = []
@@ -207,8 +207,9 @@ def _comparison_table(outcome: Outcome) -> tables.Table:
         lines.append([metric, shown, _number(row[average])])
         if held_out:
             own = held_out[metric, name]
-            lines[-1] += map(_number, (own[average], own["low"], own["high"]))
-            lines[-1] += [str(own["runs"]), *(_number(own[key]) for key in ("difference", *_JUDGED))]
+            # The interval is of the mean, beside a median it would mislead.
+            shown = _number(own["median"]) if average == "median" else _spread(own, "mean", "low", "high")
+            lines[-1] += [shown, str(own["runs"]), _spread(own, *_DIFFERENCE), _number(own["p"])]
     return tables.Table(titles, lines, 2)
 
 
@@ -249,6 +250,17 @@ def _or_none(value: float) -> float | None:
 
 def _number(value: float | None) -> str:
     return "" if value is None else tables.number(value, 4)
+
+
+_DIFFERENCE = ("difference", "difference_low", "difference_high")
+
+
+def _spread(row: Mapping[str, Any], mean: str, low: str, high: str) -> str:
+    """Return a mean with its interval, as in the tables of all studies."""
+    if row[mean] is None:
+        return ""
+    least, most = (math.nan if row[key] is None else float(row[key]) for key in (low, high))
+    return tables.spread_cell(tables.Spread(row["runs"], row[mean], math.nan, least, most), _number)
 
 
 def search_tables(study: Study, rows: Sequence[StudyRow]) -> dict[str, tables.Table]:

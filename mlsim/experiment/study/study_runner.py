@@ -362,7 +362,7 @@ class ProgressDisplay(ProgressListener):
                 self._bar.start()
                 self._task = self._bar.add_task(self._name, total=total, completed=there, state="")
             else:
-                self._say(f"{total} {self._things}, {there} are there, {total - there} to be done")
+                self._say(f"{there} of {total} {self._things} done, {total - there} to do")
 
     def started(self, task: Task) -> None:
         """Show that a run has started."""

@@ -133,7 +133,7 @@ def _table(
             spread = spreads.get(full)
             if spread is not None and spread.runs:
                 means[len(line)] = spread.mean
-            line.append("" if spread is None else _cell(spread, write))
+            line.append("" if spread is None else spread_cell(spread, write))
             if label in known:
                 line.append(_number(found[full], write) if full in found else "")
         best |= {(len(lines), column) for column in _best_of(means, line, study.metrics[metric])}
@@ -157,19 +157,21 @@ def _number(value: float, write: Callable[[float], str]) -> str:
     return write(value) if math.isfinite(value) else ""
 
 
-def _cell(spread: Spread, write: Callable[[float], str]) -> str:
+def spread_cell(spread: Spread, write: Callable[[float], str]) -> str:
     """Write a mean of three digits or more and beside it its interval, by the wider side, as precisely.
 
-    >>> _cell(Spread(5, 123.4, 120.0, 119.3, 127.6), "{:.0f}".format)
+    >>> spread_cell(Spread(5, 123.4, 120.0, 119.3, 127.6), "{:.0f}".format)
     '123 ± 4'
-    >>> _cell(Spread(5, 123.4, 120.0, 123.35, 123.46), "{:.0f}".format)
+    >>> spread_cell(Spread(5, 123.4, 120.0, 123.35, 123.46), "{:.0f}".format)
     '123.40 ± 0.06'
-    >>> _cell(Spread(5, 0.68, 0.68, 0.66, 0.70), "{:.3g}".format)
+    >>> spread_cell(Spread(5, 0.68, 0.68, 0.66, 0.70), "{:.3g}".format)
     '0.680 ± 0.020'
+    >>> spread_cell(Spread(5, 1.25, 1.25, 1.25, 1.25 + 2e-16), "{:.3g}".format)
+    '1.25'
     """
     text = _number(spread.mean, write)
     half = max(spread.mean - spread.low, spread.high - spread.mean)
-    if not half > 0:  # of one run it is not a number
+    if not half > _ROUNDING * abs(spread.mean):  # of one run it is not a number
         return text
     if "e" in text:
         return f"{text} ± {half:.2g}"
@@ -286,6 +288,8 @@ INTERVAL_NOTES = {
     "not corrected for the number of comparisons."
     for kind, method in INTERVALS.items()
 }
+_ROUNDING = 1e-9
+"""An interval that is narrower, relative to its mean, is one of equal values, but for rounding."""
 _RESAMPLES = 10_000
 _MOST_DRAWN = 1 << 20
 _SHARE = 0.95
