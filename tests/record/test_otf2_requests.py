@@ -211,12 +211,15 @@ def test_every_model_has_the_level(model: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("application", "words"),
     [
-        ({"application.model": "rigid"}, "messages, but a rigid job sends none"),
-        ({"application.execution.request_ahead": 2}, "records do not tell when the master replied"),
+        ({"model": "rigid"}, "messages, but a rigid job sends none"),
+        (
+            {"model": "loop", "execution": {"model": "cca", "request_ahead": 2}},
+            "records do not tell when the master replied",
+        ),
     ],
 )
-def test_the_level_is_for_loops_whose_replies_are_known(changes: dict[str, Any], words: str) -> None:
+def test_the_level_is_for_loops_whose_replies_are_known(application: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        from_mapping(SCENARIO, overrides=changes)
+        from_mapping({**SCENARIO, "application": application})
