@@ -103,6 +103,21 @@ def _by_name(texts: list[str] | None) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in texts or ())}
 
 
+def _parameters(texts: list[str], own: bool, lublin: bool) -> dict[str, Any]:
+    """Return the values of --set; those of a model of the user's own may be other than numbers."""
+    parameters: dict[str, Any] = {}
+    for text in texts:
+        key, _, value = (part.strip() for part in text.partition("="))
+        try:
+            if not key or not value or ("." not in key and lublin):
+                raise ValueError
+            parameters[key] = cli.value_of(value) if own else float(value)
+        except ValueError as error:
+            form = "KIND.NAME=VALUE, such as batch.aarr=7" if lublin else "NAME=VALUE"
+            raise InputError(f"--set {text}; allowed: {form}") from error
+    return parameters
+
+
 def generate(options: _GenerateOptions) -> None:
     """Write a workload that a model draws, as SWF, CSV or Parquet; its header says how it was made.
 
@@ -117,16 +132,6 @@ def generate(options: _GenerateOptions) -> None:
         processors = options.nodes * options.cores
     log_formats.check_format(out)
     own, lublin = model not in list(WorkloadModel), model == WorkloadModel.LUBLIN
-    parameters: dict[str, Any] = {}
-    for text in options.set_ or []:
-        key, _, value = (part.strip() for part in text.partition("="))
-        try:
-            if not key or not value or ("." not in key and lublin):
-                raise ValueError
-            parameters[key] = cli.value_of(value) if own else float(value)
-        except ValueError as error:
-            form = "KIND.NAME=VALUE, such as batch.aarr=7" if lublin else "NAME=VALUE"
-            raise InputError(f"--set {text}; allowed: {form}") from error
     estimates: str | tuple[float, float] | None = options.estimates
     if estimates in list(EstimateModel):
         estimates = EstimateModel(estimates)
@@ -150,7 +155,7 @@ def generate(options: _GenerateOptions) -> None:
         estimates=estimates,
         max_estimate=cli.time_of("--max-estimate", options.max_estimate),
         kinds=options.kinds,
-        parameters=parameters,
+        parameters=_parameters(options.set_ or [], own, lublin),
         requests=requests,
         gflops=gflops,
         processors_per_unit=options.processors_per_unit,
