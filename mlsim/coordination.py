@@ -81,9 +81,12 @@ class NodeSet:
     cores: NDArray[np.int64]  # cores held on each
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class IdleNodes(Sequence[NodeIdle]):
-    """Messages of a job about its idle nodes, in order of time, as columns; as objects on demand."""
+    """Messages of a job about its idle nodes, in order of time, as columns; as objects on demand.
+
+    Equal to every sequence of the same messages.
+    """
 
     job: int  # identifier of the job
     node: NDArray[np.int64]
@@ -115,6 +118,12 @@ class IdleNodes(Sequence[NodeIdle]):
         if isinstance(index, slice):
             return IdleNodes(self.job, node, time, iterations, work)
         return NodeIdle(self.job, int(node), float(time), int(iterations), float(work))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
 
     def __iter__(self) -> Iterator[NodeIdle]:
         columns = self.node, self.time, self.remaining_iterations, self.remaining_work

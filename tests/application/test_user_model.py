@@ -93,7 +93,16 @@ def assert_same(one: Any, other: Any) -> None:
         assert getattr(one.rows, name).tobytes() == getattr(other.rows, name).tobytes(), name
 
 
-@pytest.mark.parametrize("technique", [*Technique, "own"])
+_OWNED = {Technique.CYCLIC}  # the PE of a chunk is fixed, which a model of the user's own does not ask for
+
+
+@pytest.mark.parametrize("technique", sorted(_OWNED))
+def test_techniques_that_fix_the_pe_of_a_chunk_are_refused(technique: str) -> None:
+    with pytest.raises(InputError, match="lets any PE take it"):
+        run(OWN, technique)
+
+
+@pytest.mark.parametrize("technique", [*sorted({*Technique} - _OWNED), "own"])
 def test_dca_as_a_plugin_gives_the_same_bytes(technique: str, tmp_path: Path) -> None:
     if technique == "own":
         (tmp_path / "rule.py").write_text(
