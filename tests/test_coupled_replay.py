@@ -137,6 +137,17 @@ def test_many_jobs_outgrow_every_array(place, monkeypatch):
     assert_same_tables(simpy, replay)
 
 
+def test_a_run_in_which_no_loop_starts(place):
+    hardware = {"speeds": (1,), "latency": "10 ms", "slow": False}
+    batch = {"policy": "FCFS", "backfill": "easy"}
+    scenario = scenario_of(place, [(0, 10, 1.0, 100)], batch, {"technique": "SS"}, hardware, True)
+    scenario["workload"]["cleaning"] = {"oversize": "keep"}
+    simpy, replay = by_both(place, scenario)
+    assert simpy.records.jobs.state.tolist() == [JobState.REJECTED]
+    assert len(simpy.records.loops.job) == 0
+    assert_same_tables(simpy, replay)
+
+
 @pytest.mark.parametrize("mapping", ["core", "node", "packed"])
 def test_withdrawn_jobs_and_every_mapping(place, mapping):
     """Jobs that users withdraw leave both clocks at the same times, beside releases."""

@@ -304,10 +304,10 @@ class LoopRecorder:
     def loops(self) -> Loops:
         """Return one row per loop, in order of the jobs' arrival."""
         ints = np.array(self._loops[0], np.int64).reshape(-1, _LOOP_INTS)
-        order = np.argsort(ints[:, 0], kind="stable")
-        floats = np.array(self._loops[1]).reshape(len(ints), -1)
         if not len(ints):
             return empty(Loops)
+        order = np.argsort(ints[:, 0], kind="stable")
+        floats = np.array(self._loops[1]).reshape(len(ints), -1)
         return Loops(*map(np.ascontiguousarray, (*ints[order].T, *floats[order].T)))
 
     def pes(self) -> PEs:
