@@ -86,7 +86,7 @@ def test_a_search_that_was_killed_goes_on_and_gives_what_two_processes_give(scen
     assert len(there) >= 2
     assert "no process is working on it; run the same command to continue" in status(killed)
     told = learn(*words, "--jobs", "1", "--out", str(killed)).output
-    assert f"7 parts, {len(there)} are there" in told
+    assert f"{len(there)} of 7 parts done, {7 - len(there)} to do" in told
     assert "7 of 7 parts are done; 0 of them failed" in status(killed)
     assert {name: time for name, time in entries(killed).items() if name in there} == there
     learn(*words, "--jobs", "2", "--out", str(fresh))
