@@ -4,9 +4,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.console import RenderableType
+from rich.text import Text
 
 from mlsim import traces
 from mlsim._runtime.work_progress import followed
@@ -16,11 +18,6 @@ from mlsim.cli import command_options as cli
 from mlsim.cli.command_output import new_files, print_json, show, working
 from mlsim.errors import InputError
 from mlsim.experiment import comparison, manifest, result_directories, stored_runs
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    _Shown = tuple[tuple[RenderableType, ...], str]
 
 
 class _CompareOptions(cli.Options):
@@ -111,7 +108,7 @@ def metrics(options: _MetricsOptions) -> None:
 
     by, csv, found = options.by, options.csv, stored_runs.find_runs(options.runs)
     measured: list[dict[str, Any]] = []
-    rows, shown, notes = [], [], []
+    rows, shown, notes = [], list[RenderableType](), []
     # What cannot be written is refused before anything is read.
     with new_files([] if csv is None else [csv]) as files:
         with working("reading runs", len(found)) as work:
@@ -133,20 +130,20 @@ def metrics(options: _MetricsOptions) -> None:
     if options.json_:
         print_json({"tau": options.tau, "runs": measured})
         return
-    for parts, style in shown:
-        show(*parts, style=style)
+    for part in shown:
+        show(part)
     if csv is not None:
         print(f"Written: {csv}")
 
 
-def _metrics_tables(result: stored_runs.RunMetrics, many: bool) -> "list[_Shown]":
-    """Return tables of a run, each with parts that are shown together and their style."""
+def _metrics_tables(result: stored_runs.RunMetrics, many: bool) -> list[RenderableType]:
+    """Return the tables of a run, below its name where there are several or groups."""
+    label = result.run.label
     if result.groups is not None and result.by is not None:
-        table = terminal_tables.breakdown_table(result.groups, result.by)
-        return [((result.run.label,), "bold"), ((table, ""), "")]
-    name: list[_Shown] = [((f"── {result.run.label}",), "bold")] if many else []
+        return [Text(label, "bold"), terminal_tables.breakdown_table(result.groups, result.by), ""]
+    name = [Text(f"── {label}", "bold")] if many else []
     table = terminal_tables.metrics_table(result.summary, result.by_class, result.pass_times)
-    return [*name, ((summary_table(result.summary), ""), ""), ((table,), "")]
+    return [*name, summary_table(result.summary), "", table]
 
 
 class _ReportOptions(cli.Options):

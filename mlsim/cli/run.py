@@ -189,7 +189,7 @@ def progress_bar(name: str, shown: bool) -> Iterator[Callable[[run_status.Progre
     if not shown or not sys.stderr.isatty():
         yield None
         return
-    with run_status.progress_bar() as bar:
+    with run_status.terminal_bar() as bar:
         task = bar.add_task(name, total=None, state="reading the workload")
 
         def show(state: run_status.Progress) -> None:

@@ -31,7 +31,7 @@ _MOST_BYTES = 64_000_000
 _LETTERS = {"free": ".", "held": "#", "down": "x"}
 
 
-def progress_bar() -> Bar:
+def terminal_bar() -> Bar:
     """Return a bar on standard error, with the field ``state`` of its tasks as text, that leaves no trace.
 
     While the total of a task is unknown, the progress of what is being prepared stands there.

@@ -150,6 +150,33 @@ def test_a_column_of_the_costs_is_chosen(mlsim, small: Path):
     assert "costs.csv:1: 2 columns, 1 (1, 2), 2 (0.5, 0.25): which one holds the costs?" in done.err
 
 
+def test_a_file_of_costs_takes_the_place_of_others(mlsim, small: Path):
+    (small / "costs.csv").write_text("seconds\n0.5\n0.25\n")
+    (small / "loop.yaml").write_text(
+        "platform: {nodes: [{name: n, count: 1, cores: 2}]}\nworkload: {path: none.swf}\n"
+        "application: {model: loop, costs: {profile: exponential, mean: 1 ms}, iterations: {count: 9}}\n"
+    )
+    for words in (("--pes", "1x2"), ("--pes", "1x2", "--profile", "file"), ("--pes", "1x2", "--column", "1")):
+        (loop,) = facts(mlsim("loop", *words, "--costs", "costs.csv", "--json"))
+        assert (loop["iterations"], loop["busy"]) == (2, pytest.approx(0.75))
+    done = mlsim("loop", "--pes", "1x2", "--profile", "constant", "--mean", "1s", "--costs", "costs.csv")
+    assert done.code == 2
+    assert "--costs: not for profile: constant, which takes mean, calibrate" in done.err
+    done = mlsim("loop", "loop.yaml", "--costs", "costs.csv")
+    assert done.code == 2
+    assert "iterations: not with costs.profile: file" in done.err
+    (loop,) = facts(
+        mlsim("loop", "loop.yaml", "--costs", "costs.csv", "--set", "application.iterations=null", "--json")
+    )
+    assert (loop["iterations"], loop["busy"]) == (2, pytest.approx(0.75))
+
+
+def test_advice_on_what_is_not_there_says_what_records_a_loop(mlsim):
+    done = mlsim("advise", "runs/none")
+    assert (done.code, done.out) == (2, "")
+    assert "runs/none: there is no such scenario or run; mlsim loop FILE --out DIR records a loop" in done.err
+
+
 def test_a_loop_needs_a_machine_and_costs_a_run_time(mlsim):
     assert "--pes" in mlsim("loop", "--profile", "constant", "--mean", "1ms").err
     assert "--speeds" in mlsim("loop", "small.yaml", "--speeds", "1x4").err

@@ -128,3 +128,22 @@ def test_check_and_schema(mlsim):
 def test_version_and_help(mlsim):
     assert mlsim("--version").out.startswith("mlsim ")
     assert "run" in mlsim("--help").out
+
+
+def test_a_study_and_a_scenario_are_not_taken_for_each_other(mlsim, small: Path):
+    (small / "study.yaml").write_text("base: small.yaml\nvary:\n  batch.policy: [FCFS, SPF]\n")
+    done = mlsim("run", "study.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert "study.yaml: is a study by its keys; mlsim study" in done.err
+    done = mlsim("study", "small.yaml", "--dry-run")
+    assert (done.code, done.out) == (2, "")
+    assert "small.yaml: is a scenario by its keys; mlsim run simulates it" in done.err
+
+
+def test_check_prints_the_keys_without_effect_that_a_run_prints(mlsim):
+    words = "--set", "batch.deadline_factor=3"
+    note = "note: batch.deadline_factor has no effect: only policy EDF reads it"
+    checked, run = mlsim("check", "small.yaml", *words), mlsim("run", "small.yaml", *words)
+    assert (checked.code, run.code) == (0, 0)
+    assert note in checked.err
+    assert note in run.err

@@ -360,6 +360,8 @@ def mixed(place, *words, command="mixed"):
             "10,000,000, thus up to 56 points",
         ),
         ("mixed", ["--points", "3", "--phases", "2", "--phase-points", "10001"], "are 100,020,001 vectors"),
+        ("mixed", ["--share", "0.4"], "--share: read with several FILEs only"),
+        ("transfer", ["--train", "1-2"], "--train: read with one FILE only"),
         ("transfer", ["--features", "q,p,wait,ratio,exp,area"], "thus up to 25 points"),
         (
             "transfer",

@@ -87,6 +87,20 @@ def test_a_recorded_run_is_a_run_directory_and_its_idle_nodes_are_reported(
     _check_trace(out / "trace")
 
 
+def test_a_real_run_without_the_package_of_traces_writes_all_else(
+    any_launcher: Launcher, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['otf2'] = sys.modules['_otf2'] = None\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(REPOSITORY)])
+    done = execute(any_launcher, 4, "recorded.py", str(tmp_path / "run"), PYTHONPATH=path)
+    assert done.code == 0, done.err
+    assert done.err.count("no trace, as there is no package otf2 (pip install 'mlsim[otf2]')") == 1
+    _check_tables(tmp_path / "run", int(done.out.split()[1]))
+    assert not (tmp_path / "run" / "trace").exists()
+
+
 def _check_tables(out: Path, steps: int) -> None:
     chunks, pes = pl.read_parquet(out / "chunks.parquet"), pl.read_parquet(out / "pes.parquet")
     jobs, loops = pl.read_parquet(out / "jobs.parquet"), pl.read_parquet(out / "loops.parquet")

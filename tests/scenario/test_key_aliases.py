@@ -122,3 +122,16 @@ def test_mappings_are_checked_as_strictly_as_keys() -> None:
 
 def loads_mapping(selection: dict[str, Any]) -> dict[str, Any]:
     return overridden(BASE, "s", {"application.selection": selection})
+
+
+def test_a_drain_may_have_the_words_of_slow_downs() -> None:
+    def drains(spans: list[dict[str, object]]) -> object:
+        nodes = [{"name": "n", "count": 4, "cores": 1}]
+        platform = {"nodes": nodes, "drains": spans}
+        return from_mapping({"platform": platform, "workload": {"path": "log.swf"}}).platform.drains
+
+    spans = [{"nodes": "0-1", "start": "5 s", "end": "1 h", "announced": True}, {"start": "2 h"}]
+    others = [{"nodes": "0-1", "from": "5 s", "until": "1 h", "announced": True}, {"from": "2 h"}]
+    assert drains(others) == drains(spans)
+    with pytest.raises(InputError, match="start"):
+        drains([{"start": "1 s", "from": "2 s"}])

@@ -15,7 +15,7 @@ from mlsim._files import expanded, read_bytes
 from mlsim._runtime.forks import check_fork
 from mlsim._runtime.shared_cache import forget
 from mlsim.errors import InputError, OutputError
-from mlsim.experiment.run_status import progress_bar
+from mlsim.experiment.run_status import terminal_bar
 from mlsim.experiment.study import search_file, study_store
 from mlsim.experiment.study.axes import words_of
 from mlsim.experiment.study.search_methods import PACKAGES, Search, method_of
@@ -358,7 +358,7 @@ class ProgressDisplay(ProgressListener):
             self._update()
         elif self._shown and there < total:
             if sys.stderr.isatty():
-                self._bar = progress_bar()
+                self._bar = terminal_bar()
                 self._bar.start()
                 self._task = self._bar.add_task(self._name, total=total, completed=there, state="")
             else:

@@ -118,7 +118,7 @@ def test_failed_runs_on_the_command_line(place):
     assert again.exit_code == 1
     assert "1/4" not in again.stderr
     retried = CliRunner().invoke(app, [*command, "--retry-failed"])
-    assert "done, 2 to do" in retried.stderr
+    assert "2 of 4 runs done, 2 to do" in retried.stderr
     status = CliRunner().invoke(app, ["study", "status", str(place / "out")])
     assert status.stdout.startswith(f"{place / 'out'}: 4 of 4 runs are done; 2 of them failed")
 
