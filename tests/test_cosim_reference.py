@@ -466,3 +466,20 @@ def test_sets_of_nodes(workplace, study, short_first):
     """Jobs that may use some nodes only, while others release, lend and lose theirs."""
     rules = replace(study.rules, short_first=short_first and study.rules.rca)
     assert_same(replace(study, rules=rules), workplace)
+
+
+def test_a_node_released_at_the_end_of_its_drain_goes_to_a_short_job(workplace):
+    """The node is released while it is drained, and in service when the pass begins."""
+    jobs = ((0.0, 8.0, 32.0, 4, 1), (0.0, 8.0, 32.0, 4, 1), (0.5, 0.5, 4.0, 1, 2), (0.5, 0.5, 4.0, 1, 2))
+    times = {"calculation": 0.0, "assignment": 0.125, "atomic": 0.25, "delay": 0.25}
+    rules = Rules(
+        loop={"technique": "TSS", "min_chunk": 1, **times},
+        rca=True,
+        latency=0.125,
+        short_first=True,
+        drains=(Drain(2, 0.5, 8.875),),
+    )
+    platform = Platform((1,) * 4, (1.0,) * 4, between=0.5)
+    study = Study(tuple(Row(*job) for job in jobs), (1.0,) * 40 + (88.0,), platform, rules)
+    assert by_reference(study).jobs[3][1] == 8.875
+    assert_same(study, workplace)

@@ -140,7 +140,7 @@ class Selecting:
         self._trial: Simulate | None = None  # with the waits and the history of now
         self._history = StepHistory(len(node_of_pe))
         self._begin = time.perf_counter()
-        self._made: list[Selected] = []  # in this loop, with times from its begin
+        self._made: list[Selected] = []  # in this loop; those amid it begin at readings of the clock
         self._selector: Selector | None = None
 
     def continues(self, config: SelectionConfig, n: int) -> bool:
@@ -169,8 +169,7 @@ class Selecting:
         assert isinstance(selector, BySimulation), "checked: method simulation"
         self._waits, self._trial = Waits(wait, 0.0), None
         name = selector.choose_within(progress)
-        begin = progress.now + selector.spent
-        self._made.append(Selected(name, begin, 0.0, 0.0, selector.spent, progress.position))
+        self._made.append(Selected(name, time.perf_counter(), 0.0, 0.0, selector.spent, progress.position))
         return self.config.portfolio.index(name)
 
     def watch(self, portfolio: Sequence[Choice], pe_of_rank: Ints) -> Watch:
@@ -199,15 +198,16 @@ class Selecting:
             self._trial = trial_by(Problem(*columns, 0.0, execution, *parameters), self._history)
         return self._trial
 
-    def note(self, t_loop: float, imbalance: float, rows: ChunkRows | None) -> None:
-        """Learn from the loop that has ended; on rank 0."""
+    def note(self, origin: float, t_loop: float, imbalance: float, rows: ChunkRows | None) -> None:
+        """Learn from the loop that has ended; on rank 0. ``origin``: when it began, by rank 0's clock [s]."""
         assert self._selector is not None, "a technique was chosen"
         chunks = None
         if rows is not None and len(rows.pe):
             chunks = rows.executed
             self._waits = waits_of(chunks.pe, rows.requested, rows.start, rows.end)
-        begin = time.perf_counter() - self._begin - t_loop
-        self.selected += rows_of_step(self._made, begin, t_loop, imbalance)
+        # The loop begins with the first request of all ranks, which its master learns after the end.
+        amid = [choice._replace(begin=choice.begin - origin) for choice in self._made[1:]]
+        self.selected += rows_of_step([*self._made[:1], *amid], origin - self._begin, t_loop, imbalance)
         self._selector.note(StepFacts(self._made[-1].technique, t_loop, imbalance, chunks))
 
 

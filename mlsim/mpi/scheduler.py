@@ -377,7 +377,7 @@ class LoopScheduler:
             rows = loop_report.gather_rows(gathered)
         totals = gathered.report.loop
         if totals is not None:
-            self._selecting.note(totals.t_loop, totals.imbalance, rows)
+            self._selecting.note(gathered.origin, totals.t_loop, totals.imbalance, rows)
 
     @property
     def selected(self) -> list[Selected]:

@@ -213,9 +213,9 @@ class Machine:
         run.held.remove(node)
         stay = run.stay(node)
         stay.end, stay.released = self.env.now, True
+        self.released.add(node)  # a drain may end before the pass
         if node not in self.down:
             self.free.add(node)
-            self.released.add(node)
         self.promised.pop((run.job.id, node), None)
         self.need_pass()
 
