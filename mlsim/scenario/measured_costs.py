@@ -17,7 +17,7 @@ class MachineCosts(NamedTuple):
     atomic: float  # a fetch-and-add with its flush
 
 
-MACHINES = {MeasuredCosts.MPICH_EPYC: MachineCosts(0.98e-6, 0.79e-6, 2.2e-6, 0.86e-6, 1.07e-6, 1.3e-6)}
+MACHINES = {MeasuredCosts.MPICH_EPYC: MachineCosts(0.96e-6, 0.79e-6, 2.16e-6, 0.84e-6, 1.04e-6, 1.20e-6)}
 
 
 def charged(execution: ExecutionConfig) -> ExecutionConfig:
