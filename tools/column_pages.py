@@ -10,11 +10,14 @@ from pathlib import Path
 
 from mlsim.analysis.metric_definitions import LOOP, SUMMARY, table
 from mlsim.record.table_files import columns_of
+from mlsim.workload.workload_columns import workload_table
 
 _REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 PAGE = _REFERENCE / "records.md"
 METRICS_PAGE = _REFERENCE / "metrics.md"
+WORKLOAD_PAGE = _REFERENCE / "workload-format.md"
 _TABLE = re.compile(r"<!-- columns of (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+_WORKLOAD = re.compile(r"<!-- columns of a workload -->\n.*?<!-- end -->", re.DOTALL)
 _METRICS = re.compile(r"<!-- metrics of (run|loop) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -32,6 +35,12 @@ def with_metrics(page: str) -> str:
     )
 
 
+def with_workload_columns(page: str) -> str:
+    """Return a page with the table of a workload directory's columns as it is declared now."""
+    table = "\n".join(["<!-- columns of a workload -->", *workload_table(), "<!-- end -->"])
+    return _WORKLOAD.sub(lambda _: table, page)
+
+
 def _table(file: str) -> str:
     rows = [
         f"| `{column.name}` | {column.kind} | {column.unit} | {column.meaning} |"
@@ -44,3 +53,6 @@ def _table(file: str) -> str:
 if __name__ == "__main__":
     PAGE.write_text(with_columns(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     METRICS_PAGE.write_text(with_metrics(METRICS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    WORKLOAD_PAGE.write_text(
+        with_workload_columns(WORKLOAD_PAGE.read_text(encoding="utf-8")), encoding="utf-8"
+    )

@@ -22,6 +22,7 @@ from mlsim.errors import InputError, OutputError
 from mlsim.experiment import manifest
 from mlsim.experiment.study.study_file import schema_of
 from mlsim.scenario import dump, field_types, load, scenario_keys, scenario_text
+from mlsim.workload.workload_columns import workload_schema
 
 
 class _CheckOptions(cli.Options):
@@ -183,22 +184,24 @@ def _judge(directory: Path, promise: str | None) -> int:
 
 
 FileKind = Literal["scenario", "loop", "study"]
+SchemaKind = Literal["scenario", "loop", "study", "workload"]
 
 
 def schema(
     kind: Annotated[
-        FileKind | None,
+        SchemaKind | None,
         typer.Argument(
-            help="Which files: loop is what mlsim loop and mlsim mpi run read, study what mlsim study. "
-            "Default: scenario."
+            help="Which files: loop is what mlsim loop and mlsim mpi run read, study what mlsim study, "
+            "workload a job in the jobs.parquet of a workload directory. Default: scenario."
         ),
     ] = None,
-    for_: Annotated[FileKind | None, typer.Option("--for", help="The same, as an option.")] = None,
+    for_: Annotated[SchemaKind | None, typer.Option("--for", help="The same, as an option.")] = None,
 ) -> None:
-    """Print the JSON schema of scenario files, or of loops or studies, for editors."""
+    """Print the JSON schema of scenario files, or of loops, studies or workloads, for editors."""
     if kind is not None and for_ is not None and kind != for_:
         raise InputError(f"mlsim schema {kind} --for {for_}: give one of them")
-    print_json(schema_of(kind or for_ or "scenario"))
+    wanted = kind or for_ or "scenario"
+    print_json(workload_schema() if wanted == "workload" else schema_of(wanted))
 
 
 _HOME = Path(__file__).parent / "templates"

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlsim._runtime.arrays import Floats
+from mlsim._runtime.arrays import Floats, NDArray
 from mlsim._runtime.memory import give_back
 from mlsim.batch.room.unit_requests import Misfits, PowerCap, Requests
 from mlsim.cosim.assignment import Assignment, columns_to_read
@@ -28,7 +28,7 @@ from mlsim.workload.derived_logs import resampled
 from mlsim.workload.generated_jobs import Made, planned
 from mlsim.workload.log_fields import local_times, start_and_zone
 from mlsim.workload.measured_power import JobSteps, read_steps
-from mlsim.workload.workload_jobs import OwnColumns
+from mlsim.workload.workload_jobs import LOG_WITHDRAWAL, OwnColumns, columns_of_input
 
 if TYPE_CHECKING:
     from mlsim.application.iteration_costs import CostProfiles
@@ -75,7 +75,9 @@ def measured_power(scenario: Scenario) -> JobSteps | None:
 def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:
     """Open the workload, for the units that its jobs ask for."""
     for name in scenario.workload.columns or ():
-        if name in JOB_COLUMNS and (name != "application" or scenario.applications is not None):
+        if name in (*JOB_COLUMNS, LOG_WITHDRAWAL) and (
+            name != "application" or scenario.applications is not None
+        ):
             raise InputError(
                 f"{scenario.source}: workload.columns: {name!r} is a column that jobs.parquet has of itself; "
                 "give that of the log another name"
@@ -288,26 +290,30 @@ class Submissions:
 
     def __init__(self, workload: Workload, requests: Requests, assigned: Assignment | None = None) -> None:
         self.workload, self._requests = workload, requests
-        self._read = frozenset[str]() if assigned is None else assigned.read
+        # The table has application and technique of all jobs; other columns that applications use stay.
+        self._read = frozenset[str]() if assigned is None else assigned.read & set(JOB_COLUMNS)
         self.marks: Counter[str] = Counter()
         self.own: list[OwnColumns | None] = []
+        self.sizes: list[int] = []
 
     def blocks(self) -> Iterator[JobBlock]:
         """Yield blocks of jobs; count the marks that cleaning left on them, and keep further columns."""
         give_back(self.workload.n_jobs > LARGE_ROWS)
         for block in self.workload.blocks():
-            self.own.append(self._further(block))
+            further = columns_of_input(block) | self._further(block)
+            self.own.append(OwnColumns(further) if further else None)
+            self.sizes.append(len(block))
             self.marks.update({name: count for name, count in count_marks(block.met).items() if count})
             yield block
 
-    def _further(self, block: JobBlock) -> OwnColumns | None:
+    def _further(self, block: JobBlock) -> dict[str, NDArray[Any]]:
         """Return user-defined columns, and the requests of jobs for nodes and for the whole machine."""
         requests, own = self._requests, {} if block.own is None else block.own.of
         if self._read:
             own = {name: values for name, values in own.items() if name not in self._read}
         if requests.plain and not requests.shared:
-            return OwnColumns(own) if own else None
-        asked = {}
+            return own
+        asked: dict[str, NDArray[Any]] = {}
         if not requests.plain:
             units = requests.units_of(block)
             totals = requests.per_unit(block, units) * units[:, None]
@@ -316,4 +322,4 @@ class Submissions:
                 asked["units"] = units
         shares = requests.shares_of(block)
         asked |= {f"request_{name}": shares[:, k].copy() for k, name in enumerate(requests.shared)}
-        return OwnColumns(own | asked)
+        return own | asked

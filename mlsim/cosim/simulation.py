@@ -161,7 +161,8 @@ def records_of(
     steps: JobSteps | None,
 ) -> record.Records:
     """Return everything that happened; ``loops``, ``log`` and ``steps`` are None where there are none."""
-    jobs, further, power = batch.jobs(), joined_own(submitted.own), power_of(scenario.platform)
+    jobs, power = batch.jobs(), power_of(scenario.platform)
+    further = joined_own(submitted.own, submitted.sizes)
     watts = None if power is None else record.NodePower(*power)
     messages, power_steps = record.empty(record.Messages), record.empty(record.PowerSteps)
     if log:

@@ -90,6 +90,7 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, str]]:
 
 
 VARIABLE = "MLSIM_TRACES"
+_JOBS = "jobs.parquet"  # of a run, or of a workload directory, which is a workload as a whole
 PLUGIN_KEYS = ("dispatcher", "policy", "allocator", "data", "predictor")
 """Keys of the ``batch`` section that may name a class of the user's own."""
 _EITHER: Sort = "class or function"
@@ -104,8 +105,9 @@ def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path
     wanted = expanded(path)
     places = list(_places(scenario, wanted))
     for directory, _ in places:
-        if is_file(directory / wanted):
-            return directory / wanted
+        found = directory / wanted
+        if is_file(found) or (key == "workload.path" and is_file(found / _JOBS)):
+            return found
     advice = f"set {VARIABLE} to the directory of your logs (several with '{os.pathsep}' between)"
     raise InputError(_not_found(scenario, wanted, places, key, advice))
 
@@ -202,7 +204,8 @@ def _not_found(
     lines = [f"{scenario.source}: {key}: there is no file '{named(wanted)}'; looked for"]
     for directory, reason in places:
         path = directory / wanted
-        lines.append(f"  {named(path)} ({reason}{'; a directory' if is_directory(path) else ''})")
+        without = f" without {_JOBS}" if key == "workload.path" else ""
+        lines.append(f"  {named(path)} ({reason}{f'; a directory{without}' if is_directory(path) else ''})")
     similar = _similar(wanted, [directory for directory, _ in places])
     if similar:
         lines.append(f"did you mean {' or '.join(similar)}?")

@@ -322,6 +322,7 @@ class WorkloadFormat(Choice):
     SACCT = "sacct"
     PBS = "pbs"
     SGE = "sge"
+    RUN = "run"
     _ignore_ = "_word"
     for _word in words_of_modules("workload", "_log.py"):  # formats are declared there
         if _word.upper() not in vars():

@@ -20,7 +20,8 @@ from mlsim.workload.format_record import Format, Reading
 from mlsim.workload.generated_jobs import Made
 from mlsim.workload.log_formats import FORMATS, LogReader, format_of, write_columns
 from mlsim.workload.models.model_base import stretched
-from mlsim.workload.workload_jobs import APART, JobBlock, LogBlock, log_of, named_columns
+from mlsim.workload.workload_columns import APPLICATION_COLUMNS
+from mlsim.workload.workload_jobs import APART, JobBlock, LogBlock, log_of, named_columns, named_own
 
 _LOOP = ("loop_iterations", "loop_limit")
 _HELD_BY_NAME = {
@@ -60,7 +61,9 @@ def convert(
     extras = None
     if as_simulated:
         config = config.model_copy(update={"dependencies": True})
-        workload = log_source.open_workload(config, source, ANY_SIZE, log_source.AS_LOGGED, rates)
+        workload = log_source.open_workload(
+            *(config, source, ANY_SIZE, log_source.AS_LOGGED, rates), if_there=APPLICATION_COLUMNS
+        )
         log = log_of(JobBlock.concatenate(list(workload.blocks())))
         header, notes = shifted_header(workload.header, workload.origin), workload.notes
     elif found == to and FORMATS[to].numbered:  # SWF: further fields stay as they are
@@ -68,7 +71,8 @@ def convert(
         log = LogBlock.from_columns(block.columns, identifiers=block.identifiers())
         notes, extras = {}, block.extras
     else:
-        reader = LogReader(source, found, Reading(lenient=config.lenient, rates=rates))
+        options = Reading(lenient=config.lenient, rates=rates, if_there=APPLICATION_COLUMNS)
+        reader = LogReader(source, found, options)
         log = LogBlock.concatenate(list(reader.blocks()))
         header, notes = reader.header, dict(reader.counts)
         notes |= {"broken_lines": reader.broken_lines} if reader.broken_lines else {}
@@ -80,6 +84,7 @@ def convert(
     else:
         # Where the header stays, so do the codes to which it has the names.
         columns = named_columns(log, header, all_names=not form.keeps_header)
+        columns |= named_own(log.own, as_numbers=form.keeps_header) if form.further else {}
         if form.check is not None:
             form.check(log, source)
         write_columns(target, form, header, [columns])
@@ -99,6 +104,7 @@ def shifted_header(header: log_fields.Header, origin: float) -> log_fields.Heade
 
 def _left_out(log: LogBlock, header: log_fields.Header, to: Format) -> list[str]:
     """Name the columns and the parts of the header that a format cannot hold."""
+    own = [] if log.own is None or to.further else list(log.own.of)
     if to.numbered:
         named = (*_LOOP, "qos", "node_count", "withdraw_time")
         lost = [name for name in named if np.any(getattr(log, name) != -1)]
@@ -108,11 +114,11 @@ def _left_out(log: LogBlock, header: log_fields.Header, to: Format) -> list[str]
         read_back = log_fields.names_of(log_fields.directives_of(names))
         kept = {*_directives(header), "request_columns"}
         kept |= {f"{column}_names" for column in names if read_back.get(column) == names[column]}
-        return lost + [key for key in header if key not in kept]
+        return lost + own + [key for key in header if key not in kept]
     held = {"preceding_job", "think_time"} if np.any(log.preceding_job > 0) else set()
     others = [field.name for field in fields(LogBlock) if field.name not in held | _HELD_BY_NAME]
     lost = [name for name in others if np.any(getattr(log, name) != -1)]
-    return lost + (["header"] if not to.keeps_header and _directives(header) else [])
+    return lost + own + (["header"] if not to.keeps_header and _directives(header) else [])
 
 
 def _directives(header: log_fields.Header) -> log_fields.Header:

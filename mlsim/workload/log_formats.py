@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._files import LONGEST_LINE
+from mlsim._files import LONGEST_LINE, expanded, is_directory
 from mlsim.errors import InputError
 from mlsim.scenario.words import WorkloadFormat
 from mlsim.workload.format_record import SUFFIXES, Format, Reading, WholeLog, new_file, read_chunks
@@ -39,6 +39,8 @@ _UNREAD = {
 
 def format_of(path: str | Path) -> WorkloadFormat:
     """Return the format of a log: the first of the :data:`FORMATS` that its decompressed begin fits."""
+    if is_directory(expanded(path)):
+        return WorkloadFormat.RUN
     head = b""
     for chunk in read_chunks(path):
         head = (head + chunk).removeprefix(b"\xef\xbb\xbf").lstrip()

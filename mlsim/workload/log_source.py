@@ -23,6 +23,7 @@ from mlsim.workload.generated_jobs import Made, MadeReader
 from mlsim.workload.job_selection import Selection, Span
 from mlsim.workload.log_fields import Header, Rates, dates_in_log_time, names_of
 from mlsim.workload.log_formats import LogReader
+from mlsim.workload.run_log import jobs_file
 from mlsim.workload.workload_dependencies import with_preceding_jobs
 from mlsim.workload.workload_jobs import IF_KNOWN, MB, SWF_KB, JobBlock, LogBlock, ResourceRequests
 
@@ -311,7 +312,12 @@ def open_workload(
     # Jobs that user code reads or draws are not shared: the code may use other files as well.
     identity: object = None
     if shared_cache.is_sharing() and isinstance(config.format, WorkloadFormat):
-        identity = shared_cache.file_identity(origin) if isinstance(origin, Path) else origin.identity
+        if isinstance(origin, Path):
+            file = jobs_file(origin)
+            found = shared_cache.file_identity(file)
+            identity = None if found is None else (found, file != origin)  # of a run, or of its file alone
+        else:
+            identity = origin.identity
     if identity is None:
         log = _read(new_pass, HELD_JOBS)
     else:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from mlsim._files import json_of, place_of
 from mlsim.errors import InputError
@@ -11,12 +11,15 @@ from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, read
 from mlsim.workload.log_fields import Header, is_header
 from mlsim.workload.workload_jobs import NamedColumns, other_directives
 
+if TYPE_CHECKING:
+    from mlsim._files.parquet import Source
+
 _HEADER_KEY = "mlsim.header"  # Key of the header, as JSON, in the metadata of a file
 
 
 def read_parquet(path: str | Path, options: Reading = STRICT) -> WholeLog:
     """Read a Parquet workload, which may be compressed once more as a file."""
-    from mlsim._files.parquet import check_apart, read_columns, read_metadata, read_schema
+    from mlsim._files.parquet import check_apart, read_columns, read_schema
     from mlsim.workload.log_columns import LogTable, check_names, check_own, further_columns, in_seconds
 
     path = Path(path)
@@ -31,11 +34,19 @@ def read_parquet(path: str | Path, options: Reading = STRICT) -> WholeLog:
     table = read_columns(content, path, wanted)
     if not table.height:
         raise InputError(f"{place}: holds no job")
+    header = header_of(content, path)
+    return LogTable(place, in_seconds(table, header), header, options, further=further).log()
+
+
+def header_of(content: "Source", path: Path) -> Header:
+    """Return the header of the log in the metadata of a file; empty where it has none."""
+    from mlsim._files.parquet import read_metadata
+
     written = read_metadata(content, path).get(_HEADER_KEY, "{}")
     header = json_of(written, f"{path}: its metadata {_HEADER_KEY}")
     if not is_header(header):
         raise InputError(f"{path}: its metadata {_HEADER_KEY} is no JSON object of texts and lists of texts")
-    return LogTable(place, in_seconds(table, header), header, options, further=further).log()
+    return header
 
 
 def write_parquet_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedColumns]) -> None:

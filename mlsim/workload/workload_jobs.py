@@ -152,12 +152,41 @@ class OwnColumns:
         return OwnColumns({name: np.ascontiguousarray(values[rows]) for name, values in self.of.items()})
 
 
-def joined_own(parts: Sequence[OwnColumns | None]) -> OwnColumns | None:
-    """Join the columns of blocks of jobs of one log end to end."""
+def joined_own(parts: Sequence[OwnColumns | None], sizes: Sequence[int] | None = None) -> OwnColumns | None:
+    """Join the columns of blocks of jobs end to end; ``sizes``: of blocks that may lack some columns."""
     known = [part for part in parts if part is not None]
     if not known:
         return None
-    return OwnColumns({name: np.concatenate([part.of[name] for part in known]) for name in known[0].of})
+    kinds = {name: values.dtype for part in known for name, values in part.of.items()}
+    if sizes is None:
+        return OwnColumns({name: np.concatenate([part.of[name] for part in known]) for name in kinds})
+    filled = [
+        {name: np.full(size, _UNKNOWN[kind.kind], kind) for name, kind in kinds.items()}
+        | ({} if part is None else part.of)
+        for part, size in zip(parts, sizes, strict=True)
+    ]
+    return OwnColumns({name: np.concatenate([part[name] for part in filled]) for name in kinds})
+
+
+_UNKNOWN: dict[str, Any] = {"i": -1, "f": np.nan, "O": None}
+LOG_WITHDRAWAL = "log_withdraw_time"  # Column of a run's jobs: when they leave unless they have started
+
+
+def columns_of_input(block: JobBlock) -> dict[str, NDArray[Any]]:
+    """Return columns of the workload that make the jobs of a run a workload again."""
+    found: dict[str, NDArray[Any]] = {
+        name: getattr(block, name)
+        for name in ("loop_iterations", "loop_limit", NODE_COUNT)
+        if np.any(getattr(block, name) != -1)
+    }
+    if np.any(block.patience >= 0.0):
+        leaves = block.withdrawals()
+        found[LOG_WITHDRAWAL] = np.where(np.isfinite(leaves), leaves, np.nan)
+    if block.after is not None and len(block.after.row):
+        cells = np.empty(len(block), object)
+        cells[:] = [cell or None for cell in block.after.cells()]
+        found[DEPENDENCIES] = cells
+    return found
 
 
 APART = ("asked", "after", "own")  # Parts of a block that are no plain columns
@@ -435,6 +464,20 @@ def named_columns(
     return columns
 
 
+def named_own(own: OwnColumns | None, *, as_numbers: bool) -> NamedColumns:
+    """Return further columns by name; numbers that a job may lack are texts unless ``as_numbers``."""
+    found: NamedColumns = {}
+    for name, values in ({} if own is None else own.of).items():
+        if values.dtype == np.int64 or (as_numbers and values.dtype != object):
+            found[name] = values
+        elif values.dtype == object:
+            found[name] = ["" if value is None else str(value) for value in values]
+        else:
+            words = log_fields.number_words(np.nan_to_num(values, nan=-1.0))
+            found[name] = ["" if empty else word for word, empty in zip(words, np.isnan(values), strict=True)]
+    return found
+
+
 def _words_of_codes(codes: Floats | NDArray[np.int64], names: Mapping[int, str]) -> list[str] | None:
     """Return the name of each code, an empty one for -1; None unless names are unique."""
     found = [int(code) for code in np.unique(codes) if code != -1]
@@ -449,7 +492,7 @@ def log_of(jobs: JobBlock) -> LogBlock:
     unknown = np.full(len(jobs), -1.0)
     columns: dict[str, Any] = {field.name: unknown for field in fields(LogBlock) if field.name not in APART}
     columns["job_id"], columns["preceding_job"] = jobs.job_id, np.full(len(jobs), -1)
-    columns["asked"] = jobs.asked
+    columns["asked"], columns["own"] = jobs.asked, jobs.own
     as_in_swf = None if jobs.after is None else jobs.after.preceding()
     if as_in_swf is None:
         columns["after"] = jobs.after

@@ -40,6 +40,12 @@ def test_the_page_of_metrics_has_their_definitions(pages: ModuleType) -> None:
     assert page.count("<!-- metrics of ") == 2
 
 
+def test_the_page_of_the_workload_format_has_its_columns(pages: ModuleType) -> None:
+    page = pages.WORKLOAD_PAGE.read_text(encoding="utf-8")
+    assert pages.with_workload_columns(page) == page, "run python tools/column_pages.py"
+    assert page.count("<!-- columns of a workload -->") == 1
+
+
 def test_tables_with_a_file_are_those_of_the_records_that_declare_columns() -> None:
     others = {"calendar", "rejections", "names", "own"}
     assert set(FILES) | others == {field.name for field in dataclasses.fields(Records)}
