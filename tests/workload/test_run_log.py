@@ -8,6 +8,8 @@ import jsonschema
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import mlsim
 from mlsim.errors import InputError
@@ -221,6 +223,106 @@ def test_failures_and_requests_for_nodes_meet_loops(tmp_path):
         coordination={"rca": True},
     )
     assert jobs["restarts"].sum() > 0 or "failed" in jobs["state"].to_list()
+
+
+COORDINATION = st.sampled_from(
+    [{}, {"rca": True}, {"rca": True, "requests": "head-of-queue", "answer": "always", "reclaim": True}]
+)
+FOUR = {
+    "rigid": {"model": "rigid"},
+    "cfd": LOOPS["cfd"],
+    "learns": {
+        "model": "loop",
+        "steps": 3,
+        "iterations": {"per_pe": 5},
+        "costs": {"variation": 0.5, "calibrate": "recorded"},
+        "technique": "auto",
+        "selection": {
+            "method": "exhaustive",
+            "learns_over": "application",
+            "portfolio": ["STATIC", "SS", "GSS"],
+        },
+        "execution": {"model": "cca", "chunk_assignment": "20 ms"},
+    },
+    "two": {
+        "model": "loop",
+        "iterations": {"per_pe": 8},
+        "costs": {"variation": 0.4},
+        "technique": "FAC2+AF",
+        "execution": {"model": "hdca", "chunk_calculation": "10 ms"},
+    },
+}
+RULES = [
+    {"where": {"user": "bob"}, "application": "two"},
+    {"where": {"processors": ">= 4"}, "application": {"cfd": 0.5, "learns": 0.5}},
+    {"default": "rigid"},
+]
+
+
+@st.composite
+def submitted(draw):
+    """Draw jobs with columns of applications, dependencies and withdrawals, and sections of a scenario."""
+    n = draw(st.integers(1, 7))
+
+    def column(values):
+        return draw(st.lists(st.sampled_from(values), min_size=n, max_size=n))
+
+    run, user = column([0, 1, 30, 90, 300]), ["bob", *column(["ann", "bob", ""])][:n]
+    walltime, processors = column([20, 100, 400]), column([1, 2, 5, 8, 16, 40])
+    submit = sorted(draw(st.lists(st.integers(0, 300), min_size=n, max_size=n)))
+    rows = list(zip(range(1, n + 1), submit, run, walltime, processors, user, strict=True))
+    application = column(["", "", *FOUR])
+
+    def of_loops(values, names=("cfd", "learns", "two")):
+        return [
+            value if name in names else "" for name, value in zip(application, column(values), strict=True)
+        ]
+
+    columns = {
+        "application": application,
+        "technique": of_loops(["", "SS", "TSS"], ["cfd"]),
+        "steps": of_loops(["", "", 1, 4]),
+        "iterations": of_loops(["", "", 24]),
+        "variation": of_loops(["", "", 0.0, 0.9]),
+        "dependencies": [
+            draw(st.sampled_from(["", "", f"afterok:{k}+10s", f"afterany:{k}"])) if k else ""
+            for k in range(n)
+        ],
+        "withdraw_time": [at + 20 if seconds == 0 else "" for at, seconds in zip(submit, run, strict=True)],
+    }
+    groups = (("a", 1e9), ("b", 2e9))
+    nodes = [{"name": name, "count": 4, "cores": 2, "speed": speed} for name, speed in groups]
+    failures = [{"node": node, "at": 40 + node, "repair": "1 min"} for node in range(0, 8, 3)]
+    return (
+        rows,
+        {name: values for name, values in columns.items() if any(value != "" for value in values)},
+        {
+            "platform": {"nodes": nodes, "failures": draw(st.sampled_from([[], failures]))},
+            "batch": {
+                "on_overrun": draw(st.sampled_from(["kill", "extend"])),
+                "backfill": draw(st.sampled_from(["none", "easy", "conservative"])),
+            },
+            "coordination": draw(COORDINATION),
+        },
+    )
+
+
+@pytest.mark.slow
+@given(submitted())
+@settings(max_examples=30, deadline=None)
+def test_any_run_is_the_workload_of_the_same_run(tmp_path_factory, drawn):
+    rows, columns, sections = drawn
+    tmp_path = tmp_path_factory.mktemp("any")
+    check_round_trip(
+        tmp_path,
+        write_csv(tmp_path / "log.csv", rows, **columns),
+        workload={"dependencies": True, "never_ran": "withdraw", "mapping": "packed"},
+        applications=FOUR,
+        assign=RULES,
+        output={"trace": "chunks"},
+        **{name: section for name, section in sections.items() if section},
+    )
+    shutil.rmtree(tmp_path)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".swf"])
