@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import random
+import re
 from dataclasses import fields, is_dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlsim
+from mlsim.analysis.page.report_page import applications
 from mlsim.application.application_simulator import AnswerPolicy, LoopApplication
 from mlsim.cosim import assignment, coupling, scenario_inputs, simulation
 from mlsim.errors import InputError
@@ -23,6 +25,7 @@ from mlsim.experiment.stored_runs import measure_run, read_run
 from mlsim.platform import machine_of
 from mlsim.record import JobState
 from mlsim.scenario import dump, from_mapping, loads
+from mlsim.scenario.scenario_keys import warnings_of
 
 NODES, CORES = 6, 2
 
@@ -510,6 +513,58 @@ def test_what_is_wrong_in_a_column_is_named(tmp_path, columns, message):
     with pytest.raises(InputError) as error:
         simulated(mapping_of(tmp_path, {"cfd": APPLICATIONS["cfd"]}), tmp_path)
     assert message in str(error.value)
+
+
+def test_a_trace_of_messages_shows_one_execution_model_of_columns_too(tmp_path):
+    write_jobs(tmp_path, JOBS[:3], model=["cca", "dca", "rigid"])
+    content = mapping_of(tmp_path, {"steps": APPLICATIONS["steps"]}, output={"trace": "messages"})
+    with pytest.raises(
+        InputError, match=r"output\.trace: messages .* several: cca, dca; write trace: chunks"
+    ):
+        simulated(content, tmp_path)
+    write_jobs(tmp_path, JOBS[:3], model=["cca", "cca", "rigid"])
+    assert len(simulated(content, tmp_path).records.loops.job) == 2
+
+
+def test_rigid_applications_stand_keys_for_loops_with_a_note(tmp_path):
+    write_jobs(tmp_path, JOBS)
+    rigid = {"rigid": APPLICATIONS["rigid"]}
+    slowed = [{"nodes": "0", "factor": 0.5}]
+    content = mapping_of(tmp_path, rigid, coordination={"rca": True}, platform={"perturbations": slowed})
+    noted = [line.split()[0] for line in warnings_of(from_mapping(content, directory=tmp_path))]
+    assert noted == ["coordination.rca", "platform.perturbations"]
+    plain = simulated(mapping_of(tmp_path, rigid), tmp_path).records
+    found = simulated(content, tmp_path).records
+    assert found.jobs.start_time.tolist() == plain.jobs.start_time.tolist()
+    assert found.jobs.end_time.tolist() == plain.jobs.end_time.tolist()
+    with pytest.raises(InputError, match="a rigid job has no idle nodes to release"):
+        from_mapping({**content, "applications": None, "application": {"model": "rigid"}})
+    write_jobs(tmp_path, JOBS, model=["dca"] * len(JOBS))  # a column may give them loops
+    assert len(simulated(content, tmp_path).records.loops.job) == len(JOBS)
+
+
+def test_advice_on_a_run_with_a_column_of_models_says_what_to_do(tmp_path):
+    write_jobs(tmp_path, JOBS[:2], model=["cca", "dca"])
+    content = mapping_of(tmp_path, {"steps": APPLICATIONS["steps"]})
+    file = tmp_path / "mixed.yaml"
+    file.write_text(dump(from_mapping(content, directory=tmp_path)))
+    jobs = mlsim.run(file, out=tmp_path / "run").records
+    with pytest.raises(InputError, match=r"a column model, .* write an application for each model"):
+        recorded_loop(tmp_path / "run", int(jobs.jobs.job_id[jobs.loops.job[0]]))
+
+
+def test_the_page_has_a_table_of_applications(tmp_path):
+    write_jobs(tmp_path, JOBS)
+    own = {name: APPLICATIONS[name] for name in ("rigid", "cfd")}
+    rules = [{"where": {"user": 1}, "application": "cfd"}, {"default": "rigid"}]
+    result = mlsim.run(from_mapping(mapping_of(tmp_path, own, rules), directory=tmp_path))
+    table = applications(result.summary)
+    for name, one in result.summary["applications"].items():
+        row = re.search(rf'<th scope="row">{name}</th>(.*?)</tr>', table)[1]
+        assert f'<td data-value="{one["jobs"]["submitted"]}">' in row
+        assert f'data-value="{one["wait_time"]["mean"]!r}"' in row
+        assert ("FAC2+GSS" in row) is ("loops" in one) is (name == "cfd")
+    assert applications({**result.summary, "applications": {}}) == ""
 
 
 def test_files_and_metrics_show_applications(tmp_path):

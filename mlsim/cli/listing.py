@@ -102,6 +102,8 @@ def _within(section: str, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     from mlsim.scenario.field_types import nearest
 
     found = [row for row in rows if f"{row[0]}.".startswith(f"{section}.")]
+    if all(row[0] == section for row in found):  # one key, which may be a mapping of parameters
+        found += [row for row in rows_of("parameters")[1] if f"{row[0]}.".startswith(f"{section}.")]
     if not found:
         sections = list(dict.fromkeys(row[0].split(".")[0] for row in rows if "." in row[0]))
         keys = [row[0] for row in rows]

@@ -139,7 +139,8 @@ def loop(options: _LoopOptions) -> None:
             raise InputError(f"{name}: nothing is written without --out; give --out DIR, or leave it out")
     # Keys that were set and that none of the loops reads.
     lines = [
-        {line.split()[0]: line for line in scenario_keys.warnings_of(scenario)} for scenario in scenarios
+        {line.split()[0]: line for line in scenario_keys.warnings_of(scenario, alone=True)}
+        for scenario in scenarios
     ]
     for key in lines[0]:
         if all(key in others for others in lines):

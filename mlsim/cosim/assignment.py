@@ -340,7 +340,19 @@ class _Kinds:
             )
             for (place, *codes), at in zip(distinct.tolist(), first.tolist(), strict=True)
         ]
+        self._check_messages(kinds)
         return tuple(kinds), of_job.reshape(-1).astype(np.int64)
+
+    def _check_messages(self, kinds: Sequence[Kind]) -> None:
+        """Refuse a trace of messages where a column of the workload gives loops several execution models."""
+        loops = [kind.scenario.application.execution for kind in kinds if kind.costs is not None]
+        if self._scenario.output.trace is words.TraceLevel.MESSAGES and len(set(loops)) > 1:
+            models = ", ".join(dict.fromkeys(str(execution.model) for execution in loops))
+            raise InputError(
+                f"{self._scenario.source}: output.trace: messages shows one way of getting chunks, and the "
+                f"column model of the workload gives loops several: {models}; write trace: chunks, or take "
+                "the column out"
+            )
 
     def _kind(self, name: str, codes: dict[str, int], given: _Columns, job: int) -> Kind:
         """Return an application with what columns replace in it; ``job``: the first that has it."""

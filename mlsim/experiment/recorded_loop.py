@@ -140,8 +140,9 @@ def _of_one(
     replaced = stored_runs.value_at(summary, "workload.replaced") or ()
     for column in set(replaced) & {"model", "steps"}:
         raise InputError(
-            f"{directory}: the workload had a column {column}, which the record does not keep; advice needs "
-            "a run in which keys of applications set it"
+            f"{directory}: the workload had a column {column}, and the record does not keep which job had "
+            f"which value; in its place write an application for each {column}, name them in a column "
+            "application, and run the scenario again"
         )
     assert records.jobs.application is not None
     assert records.jobs.technique is not None

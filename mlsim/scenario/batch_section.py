@@ -101,7 +101,7 @@ class WeightsConfig(Parameters):
         return tuple(weight / total for weight in weights)
 
 
-class FairshareConfig(Section):
+class FairshareConfig(Parameters):
     """Owners whose usage policy fairshare compares, and decay of the usage."""
 
     by: OneOf[words.ShareOwner] = words.ShareOwner.USER

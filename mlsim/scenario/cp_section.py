@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from mlsim.scenario.amount_types import Duration
 from mlsim.scenario.field_types import Count, Natural, OneOf, Pairs, Switch, mapping_of, number, shown
 from mlsim.scenario.policy_words import Policy
-from mlsim.scenario.section_base import Parameters, Section, Violation, plugin_name
+from mlsim.scenario.section_base import Parameters, Violation, plugin_name
 from mlsim.scenario.words import Allocator, ClassSource, Dispatcher, PlanGoal, Predictor
 
 _OURS = (Dispatcher.CP, Dispatcher.LISTS)
@@ -142,7 +142,7 @@ CP_READERS: dict[str, tuple[Dispatcher, ...]] = {
 _TREES = 100
 
 
-class ClassifierConfig(Section):
+class ClassifierConfig(Parameters):
     """Jobs that are taken for small go before all others (Zrigui 2021, ch. 6); {} has all defaults.
 
     A job is small if its run time is below the median of the run times that ended in the week before.

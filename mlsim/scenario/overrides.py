@@ -197,7 +197,11 @@ def _is_entry(key: Path) -> bool:
 def _as_problem(detail: ErrorDetails) -> Problem:
     key, kind = detail["loc"], detail["type"]
     if kind in ("value", "rule"):
-        return Problem(key, detail["ctx"]["text"])
+        text, a_list = detail["ctx"]["text"], shown([])
+        if isinstance(detail["input"], list) and text.startswith(a_list) and text.count(a_list) == 1:
+            text += ". A run takes one; a study compares several: `mlsim init study`, and in it "
+            text += f"vary: {{{'.'.join(map(str, key))}: [...]}}"
+        return Problem(key, text)
     if kind == "extra_forbidden":
         return Problem(key, unknown_key(key))
     if kind == "missing":
@@ -237,8 +241,10 @@ def unknown_key(key: Path) -> str:
     elsewhere = [name for name in _known_keys() if name.split(".")[-1] == key[-1]]
     if not meant and len(elsewhere) != 1:  # else it is one of another section
         meant = nearest(str(key[-1]), fields)
-    if not meant:
-        meant = f" did you mean {' or '.join(map(repr, elsewhere[:3]))}?" if elsewhere else ""
+    if not meant and elsewhere == [key[-1]] and len(key) > 1:
+        meant = f" {key[-1]} is a key of its own: move it to the top level of the file;"
+    elif not meant and elsewhere:
+        meant = f" did you mean {' or '.join(map(repr, elsewhere[:3]))}?"
     return f"unknown key;{meant} allowed: {', '.join(fields)}"
 
 

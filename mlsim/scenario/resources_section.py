@@ -10,7 +10,7 @@ from pydantic import Field
 from mlsim.scenario import field_types, words
 from mlsim.scenario.amount_types import Power, Size, amount, amount_text, list_schema
 from mlsim.scenario.field_types import Count, FieldType, OneOf, Pairs, mapping_of, whole
-from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.section_base import Parameters, Section, Violation
 
 CORES, MEMORY = "cores", "memory"
 RESOURCE_NAME = r"[a-z][a-z0-9_-]*"
@@ -152,7 +152,7 @@ class RequestConfig(Section):
         return self.shared or SharedAmounts()
 
 
-class PowerConfig(Section):
+class PowerConfig(Parameters):
     """Power of one node, which grows linearly with the cores that jobs hold."""
 
     idle: Power = Field(examples=["100 W"])

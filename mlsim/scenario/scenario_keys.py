@@ -137,12 +137,12 @@ def _tidy(part: dict[str, Any], field: FieldInfo, description: str) -> None:
         part["default"] = kind.show(field.default)
 
 
-def warnings_of(scenario: Scenario, *, repetitions: int | None = None) -> list[str]:
+def warnings_of(scenario: Scenario, *, repetitions: int | None = None, alone: bool = False) -> list[str]:
     """Return warnings on keys that were set and have no effect, one line each.
 
     They are no errors, so that one file can serve to compare policies, techniques and models; a key set to
     its default is not named. ``repetitions``: how often the loop is executed for real; None: it is simulated,
-    and its time steps count.
+    and its time steps count. ``alone``: the loop is simulated without jobs.
 
     Examples
     --------
@@ -152,14 +152,30 @@ def warnings_of(scenario: Scenario, *, repetitions: int | None = None) -> list[s
     ...                       "batch": {"deadline_factor": 3}}))
     ['batch.deadline_factor has no effect: only policy EDF reads it, and batch.policy is FCFS']
     """
-    lines = [*_of_batch(scenario.batch), *_of_coordination(scenario.coordination)]
+    lines = [*_of_batch(scenario.batch), *_of_coordination(scenario.coordination), *_of_rigid(scenario)]
+    alone = alone or repetitions is not None
     for of_one in scenario.by_application.values():
-        lines += map(of_one.with_own_keys, _of_application(of_one.application, repetitions))
+        lines += map(of_one.with_own_keys, _of_application(of_one.application, repetitions, alone))
     return lines
 
 
+def _of_rigid(scenario: Scenario) -> Iterator[str]:
+    """Name keys for loops where each of several applications is rigid, as in some runs of a study."""
+    if scenario.applications is None or scenario.runs_loops:
+        return
+    given = {
+        "coordination.rca": scenario.coordination.rca,
+        "platform.perturbations": scenario.platform.perturbations,
+    }
+    for key in (key for key, value in given.items() if value):
+        yield (
+            f"{key} has no effect: it is about loops, and all applications are rigid; a column model of the "
+            "workload may give jobs loops"
+        )
+
+
 def _of_application(
-    application: application_section.ApplicationConfig, repetitions: int | None
+    application: application_section.ApplicationConfig, repetitions: int | None, alone: bool
 ) -> Iterator[str]:
     """Name keys of an application that nothing reads."""
     if application.model is not words.ApplicationModel.LOOP:
@@ -169,7 +185,7 @@ def _of_application(
         key, steps = "application.time_steps", application.time_steps
         if repetitions is not None:
             key, steps = "--repetitions", repetitions
-        yield from _of_methods(application.selects, key, steps)
+        yield from _of_methods(application.selects, key, steps, alone)
 
 
 def _unread(section: Section, prefix: str, keys: tuple[str, ...], reader: str, reason: str) -> Iterator[str]:
@@ -270,7 +286,9 @@ def _of_techniques(application: application_section.ApplicationConfig) -> Iterat
             yield from _unread(parameters, place, (key,), f"{names} and compat: none", reason)
 
 
-def _of_methods(selection: costs_section.SelectionConfig, steps_key: str, steps: int) -> Iterator[str]:
+def _of_methods(
+    selection: costs_section.SelectionConfig, steps_key: str, steps: int, alone: bool
+) -> Iterator[str]:
     """Name keys that the method of choosing does not read, and a method that has nothing to learn from."""
     place, parameters, method = "application.selection", selection.parameters, selection.method
     if parameters.costs is words.KnownCosts.PROFILE and parameters.is_set("samples"):
@@ -281,8 +299,16 @@ def _of_methods(selection: costs_section.SelectionConfig, steps_key: str, steps:
             if reader is not method:
                 reason = f"{place}.method is {method}"
                 yield from _unread(parameters, f"{place}.parameters", (name,), f"method {reader}", reason)
-    alone = selection.learns_over is words.LearnsOver.JOB
-    if steps <= 1 and alone and method is not words.SelectionMethod.RANDOM and not selection.chooses_within:
+    if alone:
+        reason = "a loop alone has no earlier jobs to learn from"
+        yield from _unread(selection, place, ("learns_over",), "a run of jobs", reason)
+    by_itself = alone or selection.learns_over is words.LearnsOver.JOB
+    if (
+        steps <= 1
+        and by_itself
+        and method is not words.SelectionMethod.RANDOM
+        and not selection.chooses_within
+    ):
         yield (
             f"{place}.method {method} learns from earlier time steps, and {steps_key} is 1: every loop takes "
             "the technique that the method begins with"

@@ -6,7 +6,6 @@ import json
 import marshal
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from os import PathLike, fspath
 from pathlib import Path
@@ -27,7 +26,7 @@ from mlsim.scenario.overrides import (
 from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.scenario_text import Document, Problem, parse_text, plain
 from mlsim.scenario.scenario_text import Path as Key
-from mlsim.scenario.section_base import Section, field_kind, split_key
+from mlsim.scenario.section_base import Section, field_kind
 
 _KEY = "read_in"
 _BESIDE = "versions.json"
@@ -210,8 +209,6 @@ def _build(
         known = {problem.key for problem in problems}
         problems += [problem for problem in find_problems(value) if problem.key not in known]
     if problems or scenario is None:
-        several = {split_key(key) for key, new in plain_overrides.items() if isinstance(new, list)}
-        problems = [_pointing_to_studies(p) if p.key in several else p for p in problems]
         raise InputError(_report(problems, document, source, given))
     scenario = scenario.located(directory, source, earlier)
     simulation_demand.check_machine(scenario)
@@ -229,15 +226,6 @@ def _with_todays_keys(document: Document, *, notes: bool) -> Document:
 
 def _plain_overrides(overrides: Mapping[str, object]) -> dict[str, object]:
     return renamed_overrides({key: _without_empty(item) for key, item in overrides.items()})
-
-
-def _pointing_to_studies(problem: Problem) -> Problem:
-    """Add a hint to studies, which compare several values, where a list was given for one value."""
-    key = ".".join(map(str, problem.key))
-    hint = (
-        f". A run takes one; a study compares several: `mlsim init study`, and in it vary: {{{key}: [...]}}"
-    )
-    return replace(problem, message=problem.message + hint)
 
 
 def _to_change(value: dict[Any, Any], overrides: Mapping[str, object]) -> dict[Any, Any]:

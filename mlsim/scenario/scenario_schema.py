@@ -274,12 +274,13 @@ class Scenario(Section):
                     f"nodes cannot leave a loop under execution model {model}; allowed models: {allowed}"
                 )
                 yield Violation("coordination.requests", message, (f"{place}.execution.model",))
-        if self.coordination.rca and not self.runs_loops:
+        fixed = self.applications is None and not self.runs_loops  # else a study may add loops: only a note
+        if self.coordination.rca and fixed:
             message = (
                 f"on, but a rigid job has no idle nodes to release; write {models[0]}: loop, or rca: off"
             )
             yield Violation("coordination.rca", message, models)
-        if self.platform.perturbations and not self.runs_loops:
+        if self.platform.perturbations and fixed:
             message = (
                 "only loops can be slowed down, the run time of a rigid job is fixed; write "
                 f"{models[0]}: loop, or take it out"

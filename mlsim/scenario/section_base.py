@@ -112,7 +112,9 @@ def move_key(value: dict[str, Any], old: tuple[str | int, ...], new: tuple[str |
 
 
 class Parameters(Section):
-    """Keys that belong to what another key names: a technique, a method, a dispatcher, a profile.
+    """Keys that belong to what another key names, or that are one value together.
+
+    Such are parameters of a technique, a method, a dispatcher or a profile; both ends of a window.
 
     ``mlsim list options`` shows them as one key, and ``mlsim list parameters`` each of them.
     """

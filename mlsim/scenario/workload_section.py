@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from mlsim.scenario import amount_types, field_types, resources_section, words
-from mlsim.scenario.section_base import Section, Violation, plugin_name
+from mlsim.scenario.section_base import Parameters, Section, Violation, plugin_name
 
 WorkloadModelName = Annotated[str, plugin_name(words.WorkloadModel, "mlsim.workloads")]
 _ANY = field_types.number(-1e300, 1e300)
@@ -168,7 +168,7 @@ KeepOrDrop = Annotated[words.CleaningRule, field_types.word_of(words.CleaningRul
 DropOrClamp = Annotated[words.CleaningRule, field_types.word_of(words.CleaningRule, _DROP, _CLAMP)]
 
 
-class WindowConfig(Section):
+class WindowConfig(Parameters):
     """A stretch of the log."""
 
     start: amount_types.Seconds = Field(examples=["0 s"])
@@ -182,7 +182,7 @@ class WindowConfig(Section):
             yield Violation("end", "is not after start; allowed: a later time than start", ("start",))
 
 
-class DatesConfig(Section):
+class DatesConfig(Parameters):
     """A period of the calendar; the log's header has its start (UnixStartTime) and time zone."""
 
     start: amount_types.Moment | None = Field(None, examples=["2002-08-01"])

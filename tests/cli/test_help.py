@@ -207,13 +207,15 @@ def test_options_have_a_line_each_section_by_section(mlsim) -> None:
 
 def test_options_of_a_section_and_whole_meanings(mlsim) -> None:
     lines = mlsim("list", "options", "batch.fairshare").out.splitlines()
-    assert [line.split()[0] for line in lines[1:3]] == [
+    assert [line.split()[0] for line in lines[1:4]] == [
+        "batch.fairshare",
         "batch.fairshare.by=user",
         "batch.fairshare.half_life=7",
     ]
     whole = mlsim("list", "options", "batch.fairshare", "--long").out
     assert re.search(r"batch\.fairshare\.by +user, group +user +Whose processor-seconds", whole)
     assert [row["key"] for row in json.loads(mlsim("list", "options", "batch.fairshare", "--json").out)] == [
+        "batch.fairshare",
         "batch.fairshare.by",
         "batch.fairshare.half_life",
     ]

@@ -105,11 +105,11 @@ def test_what_a_run_wrote_under_old_names_is_read_without_a_note(
     assert not caplog.records
 
 
-def test_there_are_fewer_than_200_keys_and_each_alias_has_one() -> None:
+def test_there_are_fewer_than_190_keys_and_each_alias_has_one() -> None:
     from mlsim.scenario.scenario_keys import dotted_keys
 
     known = dotted_keys()
-    assert len(options()) < 200
+    assert len(options()) < 190
     for alias in key_names.key_aliases():
         assert alias.key in known
         assert alias.name not in known
@@ -135,3 +135,33 @@ def test_a_drain_may_have_the_words_of_slow_downs() -> None:
     assert drains(others) == drains(spans)
     with pytest.raises(InputError, match="start"):
         drains([{"start": "1 s", "from": "2 s"}])
+
+
+def test_a_window_by_its_ends_is_one_key_and_each_end_can_be_set() -> None:
+    text = BASE.replace("{path: log.swf}", "{path: log.swf, select: {window: {start: 1 h, end: 2 h}}}")
+    found = loads(text, overrides={"workload.select.window.end": "3 h"}).workload.select.window
+    assert found is not None
+    assert (found.start, found.end) == (3600.0, 10800.0)
+    assert [option.key for option in options() if ".window" in option.key] == ["workload.select.window"]
+
+
+def test_a_section_in_another_one_belongs_to_the_top_level() -> None:
+    with pytest.raises(InputError, match=r"workload\.batch: unknown key; batch is a key of its own: move it"):
+        loads(BASE.replace("{path: log.swf}", "{path: log.swf, batch: {policy: SAF}}"))
+
+
+@pytest.mark.parametrize("key", ["batch.policy", "application.technique", "seed", "coordination.rca"])
+def test_a_list_of_values_belongs_to_a_study(key: str) -> None:
+    section, _, name = key.rpartition(".")
+    values = {name: ["SS", "GSS"]}
+    in_file = (
+        from_mapping,
+        {"platform": {"nodes": []}, "workload": {}} | ({section: values} if section else values),
+    )
+    for read, *given in (in_file, (loads, BASE, "s", {key: ["SS", "GSS"]})):
+        with pytest.raises(InputError, match="A run takes one; a study compares several") as error:
+            read(*given)
+        assert f"vary: {{{key}: [...]}}" in str(error.value)
+    with pytest.raises(InputError) as error:  # of two or more, which a study has nothing to do with
+        loads(BASE, overrides={"application.selection.portfolio": ["SS"]})
+    assert "vary" not in str(error.value)

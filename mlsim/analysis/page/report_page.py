@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
@@ -113,7 +113,14 @@ def page_text(
         "CHOICES": "".join(f'<option value="{k}">{escape(run.label)}</option>' for k, run in enumerate(runs)),
         "CARDS": _by_run([cards(run.summary, _loop_facts(run) if loops else ()) for run in runs]),
         "DISTRIBUTIONS": "" if loops or not runs else _distributions(runs),
-        "COORDINATION": _coordination(runs),
+        "APPLICATIONS": _section(
+            "Applications", [applications(run.summary) for run in runs], "All jobs have one application."
+        ),
+        "COORDINATION": _section(
+            "Nodes given on by coordination",
+            [coordination(run.records) for run in runs],
+            "No node was given back early in this run.",
+        ),
         "SCENARIOS": _by_run([_scenario(run) for run in runs]),
         "STYLE": _file("page.css"),
         "SCRIPT": "".join(map(_file, _SCRIPTS)),
@@ -163,12 +170,10 @@ def _scenario(run: PageRun) -> str:
     return f"<details>{title}<pre>{escape(run.scenario)}</pre></details>"
 
 
-def _coordination(runs: Sequence[PageRun]) -> str:
-    parts = [coordination(run.records) for run in runs]
-    if not any(parts):
-        return ""
-    told = [part or "<p>No node was given back early in this run.</p>" for part in parts]
-    return f"<section><h2>Nodes given on by coordination</h2>{_by_run(told)}</section>"
+def _section(title: str, parts: Sequence[str], otherwise: str) -> str:
+    """Return a section with a part per run, ``otherwise`` where one has none; empty if all have none."""
+    told = [part or f"<p>{otherwise}</p>" for part in parts]
+    return f"<section><h2>{title}</h2>{_by_run(told)}</section>" if any(parts) else ""
 
 
 def _distributions(runs: Sequence[PageRun]) -> str:
@@ -359,6 +364,39 @@ def _plain_cell(value: Any) -> str:
     if isinstance(value, float):
         return f'<td data-value="{value!r}">{escape(number(value))}</td>'
     return f"<td>{escape(str(value))}</td>"
+
+
+_OF_APPLICATIONS: Mapping[str, Callable[[Any], str]] = {
+    "jobs": "{:,}".format,
+    "completed": "{:,}".format,
+    "core-hours": number,
+    "run time": clock,
+    "wait": clock,
+    "bounded slowdown": number,
+    "imbalance (%)": number,
+    "nodes released": str,
+}
+
+
+def applications(summary: Summary) -> str:
+    """Return the table of jobs and loops by application; empty where all jobs have one."""
+    found: Summary = summary.get("applications") or {}
+    lines = []
+    for name, one in found.items():
+        values = [one["jobs"]["submitted"], one["jobs"]["completed"], one["core_seconds"] / 3600.0]
+        values += [one[key]["mean"] for key in ("run_time", "wait_time", "bounded_slowdown")]
+        values.append(one["loops"]["imbalance"]["mean"] if "loops" in one else None)
+        values.append(one.get("coordination", {}).get("releases"))
+        cells = "".join(
+            '<td data-value=""></td>' if value is None else f'<td data-value="{value!r}">{write(value)}</td>'
+            for value, write in zip(values, _OF_APPLICATIONS.values(), strict=True)
+        )
+        techniques = ", ".join(one.get("techniques", {})) or "rigid"
+        lines.append(_line(escape(name), f"<td class=text>{escape(techniques)}</td>{cells}"))
+    head = "".join(f'<th scope="col">{title}</th>' for title in _OF_APPLICATIONS)
+    head = f'<th scope="col">application</th><th scope="col" class=text>techniques</th>{head}'
+    words = "Run time, wait and slowdown are means over jobs, imbalance is one over loops."
+    return _table(head, lines, words, "Applications", sortable=True) if lines else ""
 
 
 def coordination(records: Records) -> str:
