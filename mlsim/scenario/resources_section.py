@@ -1,12 +1,15 @@
 """Resources and power of nodes and machine, and what jobs ask for."""
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
+from mlsim.errors import InputError
 from mlsim.scenario import field_types, words
 from mlsim.scenario.amount_types import Power, Size, amount, amount_text, list_schema
 from mlsim.scenario.field_types import Count, FieldType, OneOf, Pairs, mapping_of, whole
@@ -150,6 +153,66 @@ class RequestConfig(Section):
     def shares(self) -> SharedAmounts:
         """A job's request for machine-wide resources."""
         return self.shared or SharedAmounts()
+
+
+_MOST_DRAWN = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnRequest:
+    """The amount of one resource per unit of a job: uniform in ``low`` … ``high`` (memory in MB)."""
+
+    name: str
+    low: int
+    high: int
+    share: float = 1.0  # of the jobs that request it
+    gflops: float = 0.0  # speed of one of them [GFLOP/s]; 0: it does not compute
+
+
+def parse_requests(
+    given: Mapping[str, object], gflops: Mapping[str, float] | None = None
+) -> tuple[DrawnRequest, ...]:
+    """Read ranges ``LOW:HIGH`` or ``LOW:HIGH@SHARE`` of resources; an InputError if one makes no sense.
+
+    Examples
+    --------
+    >>> parse_requests({"gpu": "1:2@0.25"})
+    (DrawnRequest(name='gpu', low=1, high=2, share=0.25, gflops=0.0),)
+    """
+    speeds = dict(gflops or {})
+    found = tuple(
+        replace(_parsed(name.strip(), str(text)), gflops=speeds.pop(name, 0.0))
+        for name, text in sorted(given.items())
+    )
+    for name, speed in speeds.items():
+        raise InputError(f"gflops {name}={speed:g}: no request names {name}; give one, or leave this out")
+    if any(not 0 <= request.gflops < math.inf for request in found):
+        raise InputError("gflops: allowed: GFLOP/s of one, 0 or more")
+    return found
+
+
+def _parsed(name: str, text: str) -> DrawnRequest:
+    limits, at, share_text = text.partition("@")
+    low_text, colon, high_text = limits.partition(":")
+    try:
+        low, high = (_amount(name, part) for part in (low_text, high_text if colon else low_text))
+        share = float(share_text) if at else 1.0
+        if not (0 <= low <= high <= _MOST_DRAWN and 0 < share <= 1):
+            raise ValueError
+        if not name.isidentifier() or name == CORES:
+            raise ValueError
+    except ValueError:
+        raise InputError(
+            f"request {name}={text}: allowed: RESOURCE=LOW:HIGH, whole amounts per unit (memory in MB, or "
+            "with its unit), with @SHARE of the jobs that request it, such as gpu=1:2@0.25; not cores"
+        ) from None
+    return DrawnRequest(name, low, high, share)
+
+
+def _amount(name: str, text: str) -> int:
+    if name == MEMORY and not text.strip().isdecimal():
+        return math.ceil(field_types.parse_value(text, field_types.SIZE)[0] / 1e6)
+    return int(text)
 
 
 class PowerConfig(Parameters):

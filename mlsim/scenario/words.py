@@ -425,6 +425,7 @@ class WeekBegin(Choice):
     SATURDAY = "Saturday"
     SUNDAY = "Sunday"
     FIRST_JOB = "first-job"
+    MONTH = "month"
 
 
 class CrossingRule(Choice, aliases={"drop": "remove"}):

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
+from mlsim.errors import InputError
 from mlsim.scenario import amount_types, field_types, resources_section, words
 from mlsim.scenario.section_base import Parameters, Section, Violation, plugin_name
 
@@ -15,9 +16,13 @@ _ANY = field_types.number(-1e300, 1e300)
 _MODELS_OF_WALLTIMES = field_types.word_of(words.EstimateModel)
 
 
-def _parameter(name: object, value: object) -> tuple[str, float]:
+_REQUEST = "request."  # before the name of a resource, among the parameters of a model
+_PER_UNIT = "processors_per_unit"
+
+
+def _parameter(name: object, value: object) -> tuple[str, float | str]:
     try:
-        return str(name), _ANY.read(value)
+        return str(name), str(value) if str(name).startswith(_REQUEST) else _ANY.read(value)
     except ValueError:
         raise ValueError(f"{name}: {field_types.shown(value)}") from None
 
@@ -25,7 +30,7 @@ def _parameter(name: object, value: object) -> tuple[str, float]:
 _PARAMETERS = field_types.mapping_of("names with numbers, e.g. {batch.aarr: 7}", _parameter, {})
 
 
-def _read_parameters(value: object) -> field_types.Pairs[str, float]:
+def _read_parameters(value: object) -> field_types.Pairs[str, float | str]:
     """Read a mapping; a nested mapping is flattened to names with a point."""
     if not isinstance(value, dict | field_types.Pairs):
         return _PARAMETERS.read(value)
@@ -36,11 +41,10 @@ def _read_parameters(value: object) -> field_types.Pairs[str, float]:
     return _PARAMETERS.read(flat)
 
 
-_NUMBER_OR_NESTED = {
-    "anyOf": [{"type": "number"}, {"type": "object", "additionalProperties": {"type": "number"}}]
-}
+_NUMBER_OR_TEXT = {"type": ["number", "string"]}  # a text is the range of a request
+_NUMBER_OR_NESTED = {"anyOf": [_NUMBER_OR_TEXT, {"type": "object", "additionalProperties": _NUMBER_OR_TEXT}]}
 ModelParameters = Annotated[
-    field_types.Pairs[str, float],
+    field_types.Pairs[str, float | str],
     field_types.FieldType(
         _PARAMETERS.allowed,
         _read_parameters,
@@ -113,7 +117,9 @@ class GenerateConfig(Section):
     """Which jobs of model lublin: both, batch, interactive, or typeless (parameters of all jobs together)."""
     parameters: ModelParameters | None = Field(None, examples=[{"batch.aarr": 7}])
     """Other values of parameters of a model of mlsim's own, by name, e.g. {batch.aarr: 7} of lublin. Default:
-    as published. Models of your own have theirs beside their name, {class: ..., parameters: {...}}.
+    as published. Models of your own have theirs beside their name, {class: ..., parameters: {...}}. With any
+    model, {request.gpu: "1:2@0.25", processors_per_unit: 8} draws requests of units for resources, as
+    --request of mlsim workload generate does.
     """
     estimates: Walltimes | None = Field(None, examples=["tsafrir"])
     """Walltimes of the jobs: perfect (run times), tsafrir (20 popular values, Tsafrir, Etsion and Feitelson
@@ -125,14 +131,31 @@ class GenerateConfig(Section):
     run time, rounded up to whole hours.
     """
 
+    def split_parameters(self) -> tuple[dict[str, float], dict[str, float | str], float]:
+        """Return parameters of the model, requests by resource, and the most processors of their units."""
+        given = dict(self.parameters or {})
+        per_unit = given.pop(_PER_UNIT, 1)
+        requests = {
+            key.removeprefix(_REQUEST): given.pop(key) for key in [*given] if key.startswith(_REQUEST)
+        }
+        return {key: float(value) for key, value in given.items()}, requests, float(per_unit)
+
     def broken_rules(self) -> Iterator[Violation]:
         """Check that there is an end, and that every given key is read."""
         if self.jobs is None and self.duration is None:
             yield Violation("jobs", "missing; give jobs, duration, or both", ("duration",))
         yield from self.unread(("kinds",), "model", words.WorkloadModel.LUBLIN, "; take it out")
-        if self.parameters and not isinstance(self.model, words.WorkloadModel):
+        parameters, requests, per_unit = self.split_parameters()
+        if parameters and not isinstance(self.model, words.WorkloadModel):
             message = f"write {{class: {self.model}, parameters: {{...}}}} at model, in place of this"
             yield Violation("parameters", message, ("model",))
+        try:
+            resources_section.parse_requests(requests)
+        except InputError as error:
+            yield Violation("parameters", str(error))
+        if per_unit < 1 or not per_unit.is_integer() or (per_unit > 1 and not requests):
+            message = f"{_PER_UNIT}: {per_unit:g}; allowed: a whole number, 1 or more, with request.RESOURCE"
+            yield Violation("parameters", message)
         if self.max_estimate is not None and self.estimates is not words.EstimateModel.TSAFRIR:
             message = "needs estimates: tsafrir; write that, or take it out"
             yield Violation("max_estimate", message, ("estimates",))
@@ -207,7 +230,8 @@ class WeeksConfig(Section):
     """
     begin: field_types.OneOf[words.WeekBegin] = words.WeekBegin.MONDAY
     """Weekday at 0:00 of which weeks begin, by the log's header (UnixStartTime), or first-job: with the
-    arrival of the log's first job. Week 0 is the first whole one; what comes before it is left out.
+    arrival of the log's first job. Week 0 is the first whole one; what comes before it is left out. month:
+    calendar months in place of weeks (Zrigui 2021, §5.9).
     """
     zone: field_types.Line | None = Field(None, examples=["Europe/Paris"])
     """Time zone of these clocks. Default: that of the log's header."""

@@ -15,10 +15,11 @@ from mlsim._runtime.arrays import Ints
 from mlsim._runtime.work_progress import followed, stage
 from mlsim.errors import InputError
 from mlsim.scenario import field_types, section_base, words, workload_section
+from mlsim.scenario.resources_section import DrawnRequest, parse_requests
 from mlsim.workload.log_fields import DAY, Header
 from mlsim.workload.models import model_base
 from mlsim.workload.models.accasim_generator import Learned, is_model_file, read_model
-from mlsim.workload.models.drawn_requests import DrawnRequest, parse_requests, request_words, with_requests
+from mlsim.workload.models.drawn_requests import request_words, with_requests
 from mlsim.workload.models.tsafrir import Walltimes
 from mlsim.workload.workload_jobs import JobBlock, LogBlock, log_of, named_columns
 
@@ -189,6 +190,7 @@ class Generated(Made):
             of_model = f", {model_base.factor_words((1.0, 1.0))}"
             note = note.replace(of_model, "") + f", walltimes of Tsafrir et al. 2005 up to {largest} s"
         if plan.requests:
+            header["request_columns"] = [request.name for request in plan.requests]
             note += f", {request_words(plan.requests, plan.per_unit)}"
         if plan.nodes is not None:
             header["MaxNodes"] = str(plan.nodes)
@@ -339,9 +341,14 @@ def planned(config: workload_section.GenerateConfig, model: str, processors: int
     processors = processors if config.processors is None else config.processors
     seed = seed if config.seed is None else config.seed
     walltimes = (config.load, config.estimates, config.max_estimate)
-    parameters: Mapping[str, float] = config.parameters or {}
-    plan = Plan(model, config.jobs, config.duration, processors, seed, *walltimes, config.kinds, parameters)
-    return Generated(plan)
+    parameters, requests, per_unit = config.split_parameters()
+    drawn = parse_requests(requests)
+    try:
+        _check_units(int(per_unit), processors, bool(drawn))
+    except InputError as error:
+        raise InputError(f"workload.generate.parameters: {error}") from None
+    more = (*walltimes, config.kinds, parameters, None, drawn, int(per_unit))
+    return Generated(Plan(model, config.jobs, config.duration, processors, seed, *more))
 
 
 def _estimates(

@@ -104,6 +104,7 @@ def _sorted(block: JobBlock) -> JobBlock:
 
 
 WEEK_SECONDS = 7 * 86_400.0
+_MONTHS = 2400  # after the begin of a log
 
 
 def recorded_starts(jobs: JobBlock) -> Floats:
@@ -119,17 +120,35 @@ class WeekCut(NamedTuple):
     remove: bool  # whether jobs whose recorded end is in a later week are left out
     edge: float  # one of the edges [s, log time]; NaN: the arrival of the first job
     phase: float  # shift of the edges [s]
+    months: tuple[float, ...] = ()  # all edges [s, log time], where calendar months take the place of weeks
 
     def zero_after(self, first: float, warm_up: float) -> float:
         """Return the start of week 0 [s, log time]; ``first``: of the jobs after the warm-up."""
         if np.isnan(self.edge):
             return first + self.phase
         edge, begins = self.edge + self.phase, first if warm_up > 0 else 0.0
+        if self.months:
+            return self.months[int(np.searchsorted(self.months, begins))]
         return float(edge + np.ceil((begins - edge) / WEEK_SECONDS) * WEEK_SECONDS)
 
     def weeks(self, jobs: JobBlock, zero: float) -> Ints:
         """Return the week of each job; week 0 begins at ``zero``, earlier ones are below 0."""
-        return np.floor((self._times(jobs) - zero) / WEEK_SECONDS).astype(np.int64)
+        return self._passed(self._times(jobs), zero).astype(np.int64)
+
+    def edge_of(self, week: float, zero: float) -> float:
+        """Return the begin of a week [s, log time]."""
+        if not self.months:
+            return zero + week * WEEK_SECONDS
+        place = min(int(np.searchsorted(self.months, zero)) + week, len(self.months) - 1)
+        return self.months[int(place)]
+
+    def _passed(self, times: Floats, zero: float, until: bool = False) -> Floats:
+        """Return the week of each time; ``until``: a time at an edge belongs to the week before."""
+        if self.months:
+            first = np.searchsorted(self.months, zero)
+            return np.searchsorted(self.months, times, "left" if until else "right") - 1.0 - first
+        weeks = (times - zero) / WEEK_SECONDS
+        return np.ceil(weeks) - 1 if until else np.floor(weeks)
 
     def _times(self, jobs: JobBlock) -> Floats:
         return recorded_starts(jobs) if self.by_start else jobs.submit_time
@@ -140,7 +159,7 @@ class WeekCut(NamedTuple):
         taken = (times >= start) & (times < end)
         if self.remove:
             ends = recorded_starts(jobs) + jobs.run_time
-            taken &= np.ceil((ends - zero) / WEEK_SECONDS) - 1 <= np.floor((times - zero) / WEEK_SECONDS)
+            taken &= self._passed(ends, zero, until=True) <= self._passed(times, zero)
         return np.flatnonzero(taken)
 
 
@@ -158,6 +177,13 @@ def week_cut(config: workload_section.WeeksConfig, header: Header, path: Path) -
     if config.zone is not None:
         zone = zoneinfo.ZoneInfo(config.zone)
     midnight = datetime.datetime.fromtimestamp(unix, zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    if config.begin is words.WeekBegin.MONTH:
+        first = 12 * midnight.year + midnight.month - 1
+        begins = [
+            midnight.replace(year=k // 12, month=k % 12 + 1, day=1) for k in range(first, first + _MONTHS)
+        ]
+        edges = tuple(begin.timestamp() - unix + config.phase for begin in begins)
+        return WeekCut(by_start, remove, edges[0], 0.0, edges)
     later = (list(words.WeekBegin).index(config.begin) - midnight.weekday()) % 7
     edge = (midnight + datetime.timedelta(days=later)).timestamp() - unix
     return WeekCut(by_start, remove, edge, config.phase)
@@ -168,7 +194,7 @@ def split_weeks(jobs: JobBlock, cut: WeekCut, zero: float, first: int, last: int
 
     ``jobs`` are in arrival order; ``zero``: begin of week 0 on their clock [s].
     """
-    rows = cut.rows(jobs, zero, zero + first * WEEK_SECONDS, zero + (last + 1) * WEEK_SECONDS)
+    rows = cut.rows(jobs, zero, cut.edge_of(first, zero), cut.edge_of(last + 1, zero))
     weeks = cut.weeks(jobs, zero)[rows]
     found = {}
     for week in np.unique(weeks).tolist():
@@ -250,7 +276,7 @@ def _stretch(selection: Selection, zero: float) -> Span:
     if selection.cut is not None:
         zero = selection.cut.zero_after(zero, selection.warm_up)
         first, last = selection.weeks or (0, np.inf)
-        start, end = zero + first * WEEK_SECONDS, zero + (last + 1) * WEEK_SECONDS
+        start, end = (selection.cut.edge_of(week, zero) for week in (first, last + 1))
     elif selection.window is not None:
         start, end = (zero + edge for edge in selection.window)
     elif selection.weeks is not None:

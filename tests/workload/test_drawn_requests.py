@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 import mlsim
 from mlsim.cli.main import app
 from mlsim.errors import InputError
+from mlsim.scenario.resources_section import parse_requests
 from mlsim.workload import generate
 from mlsim.workload.models.accasim_generator import LearnedModel
-from mlsim.workload.models.drawn_requests import parse_requests
 
 MODEL = LearnedModel(
     of="a log",
@@ -65,6 +65,62 @@ def test_the_load_is_that_of_the_rounded_sizes() -> None:
     )
     jobs = made.jobs()
     assert (jobs.run_time * jobs.processors).sum() / (128 * jobs.submit_time[-1]) == pytest.approx(0.7, 1e-3)
+
+
+PLATFORM = {"nodes": [{"name": "n", "count": 16, "cores": 8, "memory": "32 GB", "resources": {"gpu": 2}}]}
+
+
+def _scenario(model: object = "lublin", **parameters: object) -> dict[str, object]:
+    """Return a scenario of 300 generated jobs on nodes of 8 cores and 2 GPUs."""
+    generate = {"model": model, "jobs": 300, "seed": 3, "load": 0.9, "parameters": parameters}
+    batch = {"policy": "FCFS", "backfill": "easy"}
+    return {
+        "platform": PLATFORM,
+        "workload": {"mapping": "core", "generate": generate},
+        "batch": batch,
+        "application": {"model": "rigid"},
+    }
+
+
+def test_a_scenario_draws_what_the_function_draws(tmp_path) -> None:
+    requests = {"gpu": "1:2@0.25", "memory": "1 GB:8 GB"}
+    log = tmp_path / "drawn.csv"
+    machine = {"nodes": 16, "processors": 128, "processors_per_unit": 8}
+    generate("lublin", jobs=300, seed=3, load=0.9, requests=requests, **machine).write(log)
+    drawn = _scenario(request=requests, processors_per_unit=8)
+    of_log = drawn | {"workload": {"mapping": "core", "path": str(log)}}
+    jobs, expected = (mlsim.run(each).records.jobs for each in (drawn, of_log))
+    assert (jobs.start_time == expected.start_time).all()
+    plain = mlsim.run(_scenario(**{"batch.aarr": 10.23})).records.jobs
+    assert (plain.start_time != jobs.start_time).any()  # GPUs and memory delay jobs
+
+
+def test_a_model_of_the_users_own_may_have_drawn_requests(tmp_path, monkeypatch) -> None:
+    (tmp_path / "same.py").write_text(
+        "def same(processors, rng):\n"
+        "    yield {'submit_time': [0.0] * 300, 'run_time': [50.0] * 300, 'processors': [3] * 300}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    scenario = _scenario("./same.py:same", **{"request.gpu": 2})
+    del scenario["workload"]["generate"]["load"]
+    found = mlsim.run(scenario)
+    assert found.records.jobs.start_time.max() == 50.0 * (300 // 5 - 1)  # 3 of 16 nodes' GPUs per job
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"request.gpu": "2:1"}, "request gpu=2:1: allowed: RESOURCE=LOW:HIGH"),
+        ({"request.tpu": 1}, "the platform has no tpu; it has: cores, memory, gpu"),
+        ({"processors_per_unit": 8}, "processors_per_unit: 8; allowed: a whole number, 1 or more"),
+        ({"request.gpu": 1, "processors_per_unit": 1.5}, "processors_per_unit: 1.5; allowed: a whole"),
+        ({"request.gpu": 1, "processors_per_unit": 7}, "7 does not divide the 128 of the machine"),
+    ],
+)
+def test_requests_of_a_scenario_that_make_no_sense(parameters, words) -> None:
+    with pytest.raises(InputError, match="workload.generate") as error:
+        mlsim.run(_scenario(**parameters))
+    assert words in str(error.value)
 
 
 def test_gpus_do_their_part_of_the_work(tmp_path) -> None:

@@ -86,6 +86,35 @@ def test_the_phase_moves_edges_and_the_warm_up_the_first_week(tmp_path):
     assert zero(begin="first-job", phase="1 h", first=77.0) == 77.0 + 3600
 
 
+@settings(deadline=None, max_examples=100)
+@given(jobs_of_logs, st.booleans(), st.booleans(), st.sampled_from(["0 h", "30 h"]), st.sampled_from([0, 25]))
+def test_months_are_those_of_the_calendar(jobs, by_start, remove, phase, warm_up):
+    keys = {"begin": "month", "phase": phase, "by": "start" if by_start else "submit"}
+    keys["crossing"] = "remove" if remove else "keep"
+    cut = week_cut(WeeksConfig.model_validate(keys), HEADER, "log.swf")
+    clock, late = zoneinfo.ZoneInfo("US/Pacific"), 3600.0 * int(phase[:-2])
+
+    def months(time):  # since year 0, of a time of the log
+        moment = datetime.datetime.fromtimestamp(893466664 + time - late, clock)
+        return 12 * moment.year + moment.month
+
+    zero = cut.zero_after(warm_up * DAY, warm_up * DAY)
+    assert months(zero) == months(zero - 1) + 1
+    assert months(zero) - months(warm_up * DAY) in (0, 1)
+    expected = {}
+    for number, (submit, wait, run) in enumerate(jobs, start=1):
+        start = submit + max(wait, 0)
+        own = start if by_start else submit
+        if own >= zero and not (remove and months(math.nextafter(start + run, 0)) > months(own)):
+            expected.setdefault(months(own) - months(zero), []).append(number)
+    found = split_weeks(block_of(jobs), cut, zero, 0, 1000)
+    assert {month: block.job_id.tolist() for month, block in found.items()} == expected
+    some = split_weeks(block_of(jobs), cut, zero, 1, 1)
+    assert {month: block.job_id.tolist() for month, block in some.items()} == {
+        month: numbers for month, numbers in expected.items() if month == 1
+    }
+
+
 def write_log(path, jobs, header=""):
     lines = [
         f"{number} {submit:.0f} {wait:.0f} {run:.0f} 1 -1 -1 1 {run + 1:.0f} -1 1 1 1 1 1 1 -1 -1"
