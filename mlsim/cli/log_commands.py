@@ -133,6 +133,14 @@ class _DescribeOptions(Options):
     from_: str = option("Format of the logs; auto: detected by content.", "--from", "FORMAT", default="auto")
     lenient: Lenient = False
     json_: Json = False
+    months: bool = flag("Show each calendar month: jobs, load, mean processors and run time.", "--months")
+    lags: int = option(
+        "Show the autocorrelation of run times within categories of jobs, up to this lag.",
+        "N",
+        default=0,
+        min=0,
+        max=1000,
+    )
     picture: Path | None = option("Draw a page of pictures (.png, .pdf, .svg); must not exist.", "FILE")
 
 
@@ -152,7 +160,7 @@ def describe(options: _DescribeOptions) -> None:
         working("reading logs", len(paths)) as work,
     ):
         logs = [
-            log_facts.describe(path, log_format=log_format, lenient=options.lenient)
+            log_facts.describe(path, log_format=log_format, lenient=options.lenient, lags=options.lags)
             for path in work_progress.followed(paths, work)
         ]
         if picture is not None:
@@ -162,6 +170,33 @@ def describe(options: _DescribeOptions) -> None:
         return
     rows = ((title, *cells) for title, cells in _rows([each.facts for each in logs]))
     show(NumberTable(("", *(each.facts["log"] for each in logs)), rows, ruled=True))
+    for log in logs:
+        for table in _further(log.facts, options):
+            show("", table)
+
+
+def _further(facts: dict[str, Any], options: _DescribeOptions) -> Iterator[NumberTable]:
+    """Yield the tables of months and of lags, where these are asked for."""
+    log, found = facts["log"], facts.get("autocorrelation", {})
+    if options.months:
+        names = ("month", "jobs", "load", "processors", "run_time")
+        rows = [
+            ["-" if month[name] is None else format(month[name], _MONTHLY.get(name, "")) for name in names]
+            for month in facts["months"]
+        ]
+        titles = ("month", "jobs", "load", "mean processors", "mean run time (s)")
+        heading = f"{log}: months" + ("" if rows else " (unknown: no UnixStartTime in the header)")
+        yield NumberTable(titles, rows, heading=heading, ruled=True)
+    if found:
+        each = [kind["lags"] or [None] * options.lags for kind in found.values()]
+        form = "{median:.2f} ({p25:.2f} to {p75:.2f})"
+        rows = [
+            [str(lag), *("-" if one is None else form.format(**one) for one in row)]
+            for lag, row in enumerate(zip(*each, strict=True), 1)
+        ]
+        kinds = (f"{name}: {kind['categories']}" for name, kind in found.items())
+        heading = f"{log}: autocorrelation of run times, median (quartiles) over categories"
+        yield NumberTable(("lag", *kinds), rows, heading=heading, ruled=True)
 
 
 # First lines of the table, by title.
@@ -174,6 +209,7 @@ _PLAIN = {
     "days": "{days:,.2f}",
     "offered load": "{load:.3f}",
 }
+_MONTHLY = {"jobs": ",", "load": ".3f", "processors": ".1f", "run_time": ",.0f"}
 _UNITS = {"run_time": " (s)", "walltime": " (s)", "wait_time": " in the log (s)", "interval": " (s)"}
 
 

@@ -145,10 +145,10 @@ class WeekCut(NamedTuple):
     def _passed(self, times: Floats, zero: float, until: bool = False) -> Floats:
         """Return the week of each time; ``until``: a time at an edge belongs to the week before."""
         if self.months:
-            first = np.searchsorted(self.months, zero)
-            return np.searchsorted(self.months, times, "left" if until else "right") - 1.0 - first
+            passed = np.searchsorted(self.months, times, "left" if until else "right").astype(np.float64)
+            return passed - (np.searchsorted(self.months, zero) + 1)
         weeks = (times - zero) / WEEK_SECONDS
-        return np.ceil(weeks) - 1 if until else np.floor(weeks)
+        return np.ceil(weeks) - 1.0 if until else np.floor(weeks)
 
     def _times(self, jobs: JobBlock) -> Floats:
         return recorded_starts(jobs) if self.by_start else jobs.submit_time

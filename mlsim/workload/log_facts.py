@@ -14,6 +14,7 @@ from mlsim._runtime.arrays import Floats, NDArray
 from mlsim._runtime.late import load_matplotlib
 from mlsim.errors import InputError
 from mlsim.scenario.words import WorkloadFormat
+from mlsim.workload.autocorrelation import lag_correlations
 from mlsim.workload.format_record import Reading
 from mlsim.workload.log_fields import Header, machine_processors, start_and_zone
 from mlsim.workload.log_formats import LogReader
@@ -86,7 +87,9 @@ class Description:
     users: Floats  # jobs of each user, the most active first
 
 
-def describe(path: str | Path, *, log_format: str = "auto", lenient: bool = False) -> Description:
+def describe(
+    path: str | Path, *, log_format: str = "auto", lenient: bool = False, lags: int = 0
+) -> Description:
     """Describe a log before cleaning.
 
     SWF logs are read a block at a time; memory grows with the different values of each column. Processors are
@@ -100,6 +103,8 @@ def describe(path: str | Path, *, log_format: str = "auto", lenient: bool = Fals
         Its format, as ``workload.format`` in a scenario.
     lenient
         Skip and count broken lines.
+    lags
+        Largest lag of the autocorrelation of run times, which holds all jobs in memory; 0: none.
 
     Raises
     ------
@@ -108,12 +113,18 @@ def describe(path: str | Path, *, log_format: str = "auto", lenient: bool = Fals
     """
     reader = LogReader(path, WorkloadFormat(log_format), Reading(lenient))
     found: _Gathering | None = None
+    held: list[LogBlock] = []
     for block in filter(len, reader.blocks()):
         found = found or _Gathering(reader.header, Path(path), block)
         found.add(block)
+        held += [block] * (lags > 0)
     if found is None or not np.isfinite(found.begin):
         raise InputError(f"{path}: holds no job with a submit time; is it a workload log?")
-    return found.description(Path(path), reader.header, reader.broken_lines)
+    told = found.description(Path(path), reader.header, reader.broken_lines)
+    if lags:
+        jobs = LogBlock.concatenate(held)
+        told.facts["autocorrelation"] = lag_correlations(jobs, lags, reader.header, Path(path))
+    return told
 
 
 class _Gathering:
@@ -126,6 +137,7 @@ class _Gathering:
         self._tallies = {name: Tally() for name in DISTRIBUTIONS}
         self._user_jobs, self._user_work = Tally(), Tally()  # the same users in both
         self._week_work, self._quarters, self._status = Tally(), Tally(), Tally()
+        self._by_quarter = {name: Tally() for name in _SUMS}  # the same quarters in all
         self._jobs, self._work, self._last = 0, 0.0, -1.0
         self.begin, self._end = np.inf, -np.inf
         self._unknown = dict.fromkeys(("submit_time", "run_time", "walltime", "processors", "user"), 0)
@@ -164,7 +176,12 @@ class _Gathering:
         self.begin, self._end = min(self.begin, float(submit.min())), max(self._end, float(submit.max()))
         self._work += float(work.sum())
         self._week_work.add(np.maximum(np.floor((submit - self._first) / _WEEK), 0.0), work)
-        self._quarters.add(np.floor((submit + (self._start or 0.0)) / _QUARTER))
+        quarters = np.floor((submit + (self._start or 0.0)) / _QUARTER)
+        self._quarters.add(quarters)
+        times, sizes = (np.maximum(values[known["submit_time"]], 0.0) for values in (block.run_time, size))
+        counted = (known[name][known["submit_time"]].astype(float) for name in ("run_time", "processors"))
+        for tally, sums in zip(self._by_quarter.values(), (work, times, sizes, *counted), strict=True):
+            tally.add(quarters, sums)
 
     def description(self, path: Path, header: Header, broken: int) -> Description:
         """Return all facts."""
@@ -200,21 +217,44 @@ class _Gathering:
             "unknown": self._unknown,
             "distributions": {name: tally.summary() for name, tally in self._tallies.items()},
             "weekly_load": (week_work / (max(processors, 1) * _WEEK)).tolist(),
-            "arrivals": self._cycles(),
+            **self._calendar(processors),
             "time_zone": str(zone) if start is not None else None,
             "most_active_users": most_active,
         }
         return Description(facts, self._tallies, jobs_of[order])
 
-    def _cycles(self) -> dict[str, list[int]]:
-        """Return arrivals by hour of the day and by day of the week, on the log's clocks."""
+    def _calendar(self, processors: int) -> dict[str, Any]:
+        """Return arrivals by hour, weekday and month, and figures of each month, on the log's clocks."""
         quarters, counts = self._quarters.counted()
-        hours, days = [0] * 24, [0] * 7
-        for quarter, count in zip(quarters.tolist(), counts.tolist(), strict=True):
-            local = datetime.datetime.fromtimestamp(quarter * _QUARTER, self._zone)
-            hours[local.hour] += int(count)
-            days[local.weekday()] += int(count)
-        return {"by_hour": hours, "by_weekday": days}
+        local = [
+            datetime.datetime.fromtimestamp(quarter * _QUARTER, self._zone) for quarter in quarters.tolist()
+        ]
+        parts = ([t.hour for t in local], [t.weekday() for t in local], [t.month - 1 for t in local])
+        names = {"by_hour": 24, "by_weekday": 7, "by_month": 12}
+        arrivals = {
+            name: np.bincount(part, counts, size).astype(int).tolist()
+            for part, (name, size) in zip(parts, names.items(), strict=True)
+        }
+        if self._start is None:
+            return {"arrivals": arrivals, "months": []}
+        every, place = np.unique([12 * t.year + t.month - 1 for t in local], return_inverse=True)
+        sums = {name: np.bincount(place, tally.counted()[1]) for name, tally in self._by_quarter.items()}
+        jobs, months = np.bincount(place, counts), []
+        for k, month in enumerate(every.tolist()):
+            edges = (datetime.datetime(n // 12, n % 12 + 1, 1, tzinfo=self._zone) for n in (month, month + 1))
+            first, last = (edge.timestamp() - self._start for edge in edges)
+            capacity = processors * (min(last, self._end) - max(first, self.begin))
+            means = {name: _ratio(sums[name][k], sums[f"{name}_known"][k]) for name in _SUMS[1:3]}
+            named = {"month": f"{month // 12}-{month % 12 + 1:02}", "jobs": int(jobs[k])}
+            months.append(named | {"load": _ratio(sums["work"][k], capacity)} | means)
+        return {"arrivals": arrivals, "months": months}
+
+
+_SUMS: Final = ("work", "run_time", "processors", "run_time_known", "processors_known")
+
+
+def _ratio(value: float, of: float) -> float | None:
+    return float(value / of) if of > 0 else None
 
 
 def _date(start: float | None, zone: datetime.tzinfo, seconds: float) -> str | None:
@@ -238,8 +278,12 @@ def draw_page(path: Path, logs: Sequence[Description], form: str) -> None:
     from matplotlib.figure import Figure
 
     with mpl.rc_context({"svg.hashsalt": "mlsim", "font.size": 8, "axes.titlesize": 9}):
-        figure = Figure(figsize=(8.3, 10.2), layout="constrained")
-        panels = figure.subplots(4, 2).ravel()
+        lags = "autocorrelation" in logs[0].facts
+        figure = Figure(figsize=(8.3, 12.6 + 2.4 * lags), layout="constrained")
+        grid = figure.add_gridspec(5 + lags, 2)
+        panels = [figure.add_subplot(grid[k // 2, k % 2]) for k in range(10)]
+        if lags:
+            _draw_lags(figure.add_subplot(grid[5, :]), logs)
         names = [f"{each.facts['log']}\n{each.facts['jobs']:,} jobs" for each in logs]
         for panel, (draw, look) in zip(panels, _PANELS, strict=True):
             for k, (colour, log) in enumerate(zip(_COLOURS, logs, strict=False)):
@@ -274,6 +318,29 @@ def _cycle(key: str, labels: list[str], axes: Any, log: Description, colour: str
     axes.set_xticks(np.arange(len(labels))[::step], labels[::step])
 
 
+def _months(axes: Any, log: Description, colour: str, *_: int) -> None:
+    hours = [(month["run_time"] or 0.0) / 3600 for month in log.facts["months"]]
+    axes.step(np.arange(1, len(hours) + 1), hours, where="mid", color=colour, linewidth=1)
+
+
+def _draw_lags(axes: Any, logs: Sequence[Description]) -> None:
+    """Draw the median over categories by lag, with the band between the quartiles of the first kind."""
+    for log, colour in zip(logs, _COLOURS, strict=False):
+        lines = zip(log.facts["autocorrelation"].items(), ("-", "--", ":"), strict=True)
+        for place, ((name, found), style) in enumerate(lines):
+            rows = {key: [lag[key] for lag in found["lags"]] for key in ("p25", "median", "p75")}
+            lags = np.arange(1, len(rows["median"]) + 1)
+            label = name if log is logs[0] else None
+            axes.plot(lags, rows["median"], style, color=colour, linewidth=1, label=label)
+            if place == 0:
+                axes.fill_between(lags, rows["p25"], rows["p75"], color=colour, alpha=0.15, linewidth=0)
+    axes.axhline(0, color="0.7", linewidth=0.7)
+    title = "autocorrelation of run times within a category: median (band: quartiles of the first)"
+    axes.set(title=title, xlabel="lag (jobs)")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(frameon=False, ncols=3)
+
+
 def _shares(name: str, axes: Any, log: Description, colour: str, *_: int) -> None:
     values, counts = log.tallies[name].counted()
     if values.size:
@@ -305,6 +372,14 @@ _PANELS: tuple[tuple[Callable[..., None], dict[str, Any]], ...] = (
         {"title": "arrivals by hour of the day", **_JOBS},
     ),
     (partial(_cycle, "by_weekday", list(DAYS)), {"title": "arrivals by day of the week", **_JOBS}),
+    (
+        partial(_cycle, "by_month", [str(month) for month in range(1, 13)]),
+        {"title": "arrivals by month of the year", **_JOBS},
+    ),
+    (
+        _months,
+        {"title": "mean run time by month of the log", "xlabel": "month", "ylabel": "h", "ylim": (0, None)},
+    ),
     (partial(_shares, "processors"), {"title": "processors of a job", **_AT_MOST}),
     (partial(_shares, "run_time"), {"title": "run time (s)", **_AT_MOST}),
     (partial(_shares, "walltime"), {"title": "walltime (s)", **_AT_MOST}),

@@ -27,6 +27,13 @@ def test_text_json_and_pictures(mlsim, logs: Path):
     assert [each["jobs"] for each in told] == [700, 700]
     assert sum(told[0]["arrivals"]["by_hour"]) == 700
     assert (logs / "both.svg").read_bytes() == (logs / "again.svg").read_bytes()
+    more = mlsim("workload", "describe", "one.swf", "--months", "--lags", "3", "--picture", "lags.svg")
+    assert (more.code, more.err) == (0, "")
+    rows = more.out.splitlines()
+    month = next(row for row in rows if row.startswith("1970-01")).split()
+    assert int(month[1]) == told[0]["months"][0]["jobs"]
+    # Generated jobs have no users.
+    assert [row.split() for row in rows[-3:]] == [[lag, "-", "-", "-"] for lag in "123"]
     for suffix, head in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
         assert mlsim("workload", "describe", "one.swf", "--picture", f"one.{suffix}").code == 0
         assert (logs / f"one.{suffix}").read_bytes().startswith(head)

@@ -13,6 +13,7 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.workload import Field, generate, log_facts, write_swf
+from mlsim.workload.autocorrelation import autocorrelation
 from mlsim.workload.log_facts import Tally, describe
 
 START = 1_000_000_123
@@ -110,13 +111,81 @@ def test_cycles_are_on_the_clocks_of_the_log(log: Path, frame: pl.DataFrame):
     found = describe(log).facts
     zone = zoneinfo.ZoneInfo(ZONE)
     times = [datetime.datetime.fromtimestamp(START + s, zone) for s in frame["submit_time"]]
-    hours, days = [0] * 24, [0] * 7
+    hours, days, months = [0] * 24, [0] * 7, [0] * 12
     for time in times:
         hours[time.hour] += 1
         days[time.weekday()] += 1
-    assert found["arrivals"] == {"by_hour": hours, "by_weekday": days}
+        months[time.month - 1] += 1
+    assert found["arrivals"] == {"by_hour": hours, "by_weekday": days, "by_month": months}
     assert found["first_submission"] == times[0].isoformat(" ")
     assert found["last_submission"] == times[-1].isoformat(" ")
+
+
+def test_months_are_on_the_clocks_of_the_log(log: Path, frame: pl.DataFrame):
+    """Against polars; the first and the last month count as long as jobs come."""
+    zone = zoneinfo.ZoneInfo(ZONE)
+    rows = frame.with_columns(
+        month=pl.Series(
+            datetime.datetime.fromtimestamp(START + s, zone).strftime("%Y-%m") for s in frame["submit_time"]
+        )
+    )
+    found = describe(log).facts["months"]
+    assert [each["month"] for each in found] == sorted(set(rows["month"]))
+    assert len(found) >= 3
+    ends = [float(frame["submit_time"].min())]
+    for each in found[1:]:
+        year, month = map(int, each["month"].split("-"))
+        ends.append(datetime.datetime(year, month, 1, tzinfo=zone).timestamp() - START)
+    ends.append(float(frame["submit_time"].max()))
+    for each, first, last in zip(found, ends, ends[1:], strict=False):
+        of_month = rows.filter(pl.col("month") == each["month"])
+        known = of_month.filter(pl.col("run_time") >= 0)
+        assert each["jobs"] == len(of_month)
+        assert each["run_time"] == pytest.approx(known["run_time"].mean())
+        assert each["processors"] == pytest.approx(of_month["size"].mean())
+        work = (known["run_time"] * known["size"]).sum()
+        assert each["load"] == pytest.approx(work / (64 * (last - first)))
+
+
+def test_autocorrelation_against_a_slow_one(log: Path, frame: pl.DataFrame):
+    lags, zone = 4, zoneinfo.ZoneInfo(ZONE)
+    rows = frame.filter((pl.col("run_time") >= 0) & (pl.col("user") >= 0) & (pl.col("requested_time") > 0))
+    weekdays = [datetime.datetime.fromtimestamp(START + s, zone).weekday() for s in rows["submit_time"]]
+    others = (rows["size"].to_list(), rows["requested_time"].to_list(), weekdays)
+    found = describe(log, lags=lags).facts["autocorrelation"]
+    for (name, told), other in zip(found.items(), others, strict=True):
+        series: dict[Any, list[float]] = {}
+        for user, value, run in zip(rows["user"], other, rows["run_time"], strict=True):
+            series.setdefault((user, value), []).append(run)
+        every, jobs = [], 0
+        for values in series.values():
+            n = len(values)
+            if n > 2 * lags and len(set(values)) > 1:
+                mean, spread = np.mean(values), np.std(values, ddof=1)
+                jobs += n
+                every.append(
+                    [
+                        sum((values[i] - mean) * (values[i + k] - mean) for i in range(n - k))
+                        / (n - k)
+                        / spread**2
+                        for k in range(1, lags + 1)
+                    ]
+                )
+        assert told["categories"] == len(every), name
+        assert told["jobs"] == pytest.approx(jobs / len(rows))
+        for row, share in (("p25", 0.25), ("median", 0.5), ("p75", 0.75)):
+            expected = np.quantile(np.array(every), share, axis=0) if every else []
+            assert [lag[row] for lag in told["lags"]] == pytest.approx(list(expected)), (name, row)
+    assert found["user and weekday"]["categories"] > 20
+
+
+def test_autocorrelation_by_hand():
+    """1, 3, 1, 3, 1: mean 1.8, sample variance 1.2; lag 1: -0.96 / 1.2, lag 2: 2.72 / 3 / 1.2."""
+    category = np.array([0, 1, 0, 0, 1, 0, 1, 0, 1, 1, 2])
+    values = np.array([1.0, 7, 3, 1, 7, 3, 7, 1, 7, 7, 9])
+    found, jobs = autocorrelation(category, values, 2)
+    assert found == pytest.approx(np.array([[-0.8, (0.64 + 1.44 + 0.64) / 3 / 1.2]]))
+    assert jobs == 5  # those of category 1 run equally long, and category 2 is too short
 
 
 def test_blocks_are_of_no_account(log: Path, monkeypatch: pytest.MonkeyPatch):
@@ -126,7 +195,9 @@ def test_blocks_are_of_no_account(log: Path, monkeypatch: pytest.MonkeyPatch):
     again = describe(log).facts
     assert again == whole | {
         "work": pytest.approx(whole["work"]),
-        **{key: again[key] for key in ("load", "weekly_load", "most_active_users", "distributions")},
+        **{
+            key: again[key] for key in ("load", "weekly_load", "most_active_users", "distributions", "months")
+        },
     }
     for name in log_facts.DISTRIBUTIONS:
         assert again["distributions"][name] == pytest.approx(whole["distributions"][name])

@@ -118,7 +118,7 @@ def test_a_model_of_the_users_own_may_have_drawn_requests(tmp_path, monkeypatch)
     ],
 )
 def test_requests_of_a_scenario_that_make_no_sense(parameters, words) -> None:
-    with pytest.raises(InputError, match="workload.generate") as error:
+    with pytest.raises(InputError, match="generate") as error:
         mlsim.run(_scenario(**parameters))
     assert words in str(error.value)
 
