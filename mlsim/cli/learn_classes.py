@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import polars as pl
 import typer
 
@@ -22,6 +23,7 @@ from mlsim.errors import InputError
 from mlsim.experiment.weekly_runs import whole_log
 from mlsim.learning import class_learning as learning
 from mlsim.learning import energy_classes, learning_parts
+from mlsim.learning.feature_importance import importance_rows, importance_table
 from mlsim.scenario import Policy
 from mlsim.scenario.words import Backfill
 
@@ -119,9 +121,10 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
     Small jobs run shorter than the median of the week before. A random forest learns at the end of each week
     from all that has ended by the log. Variants: base; classification (small jobs first);
     classification-idempotent (with the safeguard, which kills jobs that were wrongly taken for small);
-    class-clairvoyant; runtimes-clairvoyant. Printed are quality of the classes, cumulative bounded
-    slowdowns, and lost work; and the gains of classification-idempotent (CI) and of EASY++ over EASY-FCFS,
-    where FCFS is among the policies (Table 6.6).
+    class-clairvoyant; runtimes-clairvoyant. Printed are quality of the classes, importance of features,
+    cumulative bounded slowdowns, lost work, and in how many months the slowdown is below that of base; and
+    the gains of classification-idempotent (CI) and of EASY++ over EASY-FCFS, where FCFS is among the
+    policies (Table 6.6).
 
     mlsim learn classes scenarios/kth.yaml --policies FCFS,SAF
     """
@@ -147,28 +150,34 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
             learning.check_weeks(log.scenario.name, log.jobs)
         every = [learning.features_of(log.jobs, log.local, what) for log in followed(logs, work)]
     quality, weeks, variants, gains = [], [], [], []
+    importance, months, weighed = [], [], {}
     with learning_parts.parts_in(out, "learn classes", ", ".join(names), options.jobs) as parts:
-        weekly = sum(int(features.week.max()) for features in every)
+        weekly = sum(len(np.unique(features.week)) - 1 for features in every)
         parts.plan(weekly + len(scenarios) * len(policies) * len(learning.VARIANTS) + rivals)
         for scenario, log, features in zip(scenarios, logs, every, strict=True):
-            predicted = learning.predicted_in_parts(
+            predicted, numbers, shares = learning.predicted_in_parts(
                 parts, log, features, what, trees=options.trees, seed=options.seed
             )
+            importance += importance_rows(scenario.name, numbers, shares)
+            weighed[scenario.name] = shares, np.bincount(features.week)[numbers]
             found = learning.quality_of(features, predicted)
             quality.append(learning.quality_row(log, found))
             weeks += learning.week_rows(scenario.name, found)
             results = learning.variants_in_parts(parts, log, what, predicted, policies)
             variants += learning.variant_rows(log, results)
+            months += learning.month_rows(log, results)
             if Policy.FCFS in policies and scenario.batch.backfill is Backfill.EASY:
                 rival = learning.rival_in_parts(parts, scenario)
                 gains += learning.gain_rows(scenario.name, results, *rival, source)
         facts = [{"log": fact} | {str(row["log"]): row[fact] for row in quality} for fact in quality[0]]
         show_rows("Classes", facts[1:])
+        show_rows("Importance of features", importance_table(weighed))
         show_rows("Variants: bounded slowdowns", variants)
         if gains:
             show_rows("Gains over EASY-FCFS (%), bounded slowdown", gains)
         if out is not None:
             tables = {"classes": quality, "weeks": weeks, "variants": variants, "gains": gains}
+            tables |= {"importance": importance, "months": months}
             learning_parts.write_tables(
                 out, {f"{name}.csv": learning.frame_of(rows) for name, rows in tables.items()}
             )

@@ -19,6 +19,7 @@ from mlsim.batch.predictors.weekly_forests import Categories, Forest, check_libr
 from mlsim.errors import InputError
 from mlsim.experiment import runner
 from mlsim.experiment.weekly_runs import WholeLog, whole_log
+from mlsim.learning.feature_importance import FEATURES, importance_of
 from mlsim.learning.learning_parts import Part, Parts
 from mlsim.record.derived_times import TAU
 from mlsim.scenario import BatchConfig, Policy, Scenario, dump, loads
@@ -157,10 +158,16 @@ def predict_classes(features: JobFeatures, *, trees: int = 100, seed: int = 0) -
 def predict_week(features: JobFeatures, week: int, trees: int, seed: int) -> Mask:
     """Return which jobs of a week are predicted to be small; see :func:`predict_classes`."""
     rows = np.flatnonzero(features.week == week)
+    forest = _forest_of(features, week, trees, seed)
+    return np.zeros(len(rows), np.bool_) if forest is None else forest.are_small(features.values[rows])
+
+
+def _forest_of(features: JobFeatures, week: int, trees: int, seed: int) -> Forest | None:
+    """Return the forest of a week; None where no job is known, or there is none to predict."""
     known = np.flatnonzero(features.known_from <= week)
-    if not len(rows) or not len(known):
-        return np.zeros(len(rows), np.bool_)
-    return Forest(features.values[known], features.small[known], trees, seed).are_small(features.values[rows])
+    if not len(known) or not (features.week == week).any():
+        return None
+    return Forest(features.values[known], features.small[known], trees, seed)
 
 
 @dataclass(frozen=True)
@@ -201,12 +208,15 @@ class VariantResult:
     killed: int  # Jobs that the safeguard killed, each counted once
     lost_node_seconds: float  # Node-seconds of their first attempts
     jobs: int  # Jobs that ran; each completes once
+    # Mean bounded slowdown of the jobs submitted in each calendar month, from the first; NaN without jobs
+    monthly: tuple[float, ...] = ()
 
 
 def run_variant(
-    variant: str, jobs: JobBlock, features: JobFeatures, predicted: Mask, config: BatchConfig, units: int
+    variant: str, log: WholeLog, features: JobFeatures, predicted: Mask, config: BatchConfig
 ) -> VariantResult:
     """Simulate a whole log, in arrival order, under one of :data:`VARIANTS`."""
+    jobs, units = log.jobs, log.units
     large = np.zeros(len(jobs), np.bool_)
     small: Mask = {
         "base": large,
@@ -221,6 +231,9 @@ def run_variant(
     response, time = (found.end - jobs.submit_time)[ran], (found.end - found.start)[ran]
     values = np.maximum(response / np.maximum(time, TAU), 1.0)
     mask = features.small[ran] == 1
+    month = (months_of(log) - months_of(log).min())[ran]
+    with np.errstate(invalid="ignore"):  # months without jobs
+        monthly = np.bincount(month, values) / np.bincount(month)
 
     def mean(part: Floats) -> float:
         return float(part.mean()) if len(part) else float("nan")
@@ -232,23 +245,38 @@ def run_variant(
         killed=int(np.count_nonzero(~np.isnan(found.killed))),
         lost_node_seconds=float(found.lost.sum()),
         jobs=int(ran.sum()),
+        monthly=tuple(monthly.tolist()),
     )
+
+
+def months_of(log: WholeLog) -> Ints:
+    """Return the month of each job's submission on the log's clocks, since January 1970."""
+    found: Ints = log.local.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64)
+    return found
 
 
 def predicted_in_parts(
     parts: Parts, log: WholeLog, features: JobFeatures, known: Known, *, trees: int, seed: int
-) -> Mask:
-    """Return the result of :func:`predict_classes`, each week a part; ``features`` are made by ``known``."""
+) -> tuple[Mask, Ints, Floats]:
+    """Return the result of :func:`predict_classes`, and weeks with the importance of their features.
+
+    Each week is a part; ``features`` are made by ``known``.
+    """
     scenario = log.scenario
-    weeks = range(1, int(features.week.max()) + 1)
+    weeks = np.unique(features.week[features.week > 0])
     wanted = [
-        Part({"log": scenario.name, "week": str(week)}, scenario, _forest, (week, known, trees, seed))
-        for week in weeks
+        Part({"log": scenario.name, "week": str(week)}, scenario, _week, (week, known, trees, seed))
+        for week in weeks.tolist()
     ]
     small = np.zeros(len(features.week), np.bool_)
-    for week, found in zip(weeks, parts.results(wanted), strict=True):
-        small[features.week == week] = found == 1.0
-    return small
+    importance = np.full((len(weeks), 2 * len(FEATURES)), np.nan)
+    for row, (week, found) in enumerate(zip(weeks.tolist(), parts.results(wanted), strict=True)):
+        importance[row] = found[: 2 * len(FEATURES)]
+        small[features.week == week] = found[2 * len(FEATURES) :] == 1.0
+    return small, weeks, importance
+
+
+_PLAIN: Final = 6  # numbers of a result before those of months
 
 
 def variants_in_parts(
@@ -261,12 +289,15 @@ def variants_in_parts(
         Part(
             {"log": log.scenario.name, "policy": str(policy), "variant": variant},
             log.scenario,
-            _variant,
+            _variant_by_month,
             (policy, variant, known, bits),
         )
         for policy, variant in cases
     ]
-    found = (VariantResult(*values.tolist()) for values in parts.results(wanted))
+    found = (
+        VariantResult(*values[:_PLAIN].tolist(), monthly=tuple(values[_PLAIN:].tolist()))
+        for values in parts.results(wanted)
+    )
     return {
         case: replace(one, killed=int(one.killed), jobs=int(one.jobs))
         for case, one in zip(cases, found, strict=True)
@@ -292,18 +323,28 @@ def _slowdown(scenario: Scenario) -> Floats:
     return np.array([np.nansum(values), np.count_nonzero(~np.isnan(values))], np.float64)
 
 
-def _forest(scenario: Scenario, week: int, known: Known, trees: int, seed: int) -> Floats:
+def _week(scenario: Scenario, week: int, known: Known, trees: int, seed: int) -> Floats:
+    """Return the importance of features in a week, and 1 for each of its jobs predicted small, else 0."""
     _, features = _shared_log(scenario, known)
-    return predict_week(features, week, trees, seed).astype(np.float64)
+    rows = features.week == week
+    forest = _forest_of(features, week, trees, seed)
+    if forest is None:
+        return np.append(np.full(2 * len(FEATURES), np.nan), np.zeros(np.count_nonzero(rows)))
+    values = features.values[rows]
+    importance = importance_of(forest, values, features.small[rows], seed)
+    return np.append(importance, forest.are_small(values))
 
 
-def _variant(scenario: Scenario, policy: Policy, variant: str, known: Known, predicted: bytes) -> Floats:
+def _variant_by_month(
+    scenario: Scenario, policy: Policy, variant: str, known: Known, predicted: bytes
+) -> Floats:
     """Simulate one variant of one policy; ``predicted`` are bits of the jobs in arrival order, compressed."""
     log, features = _shared_log(scenario, known)
     bits = np.frombuffer(zlib.decompress(predicted), np.uint8)
     small = np.unpackbits(bits, count=len(log.jobs)).astype(np.bool_)
     config = scenario.batch.model_copy(update={"policy": policy})
-    return np.array(astuple(run_variant(variant, log.jobs, features, small, config, log.units)), np.float64)
+    *plain, monthly = astuple(run_variant(variant, log, features, small, config))
+    return np.array([*plain, *monthly], np.float64)
 
 
 def _shared_log(scenario: Scenario, known: Known) -> tuple[WholeLog, JobFeatures]:
@@ -378,9 +419,28 @@ def variant_rows(
                 "killed": found.killed,
                 "lost node-seconds": found.lost_node_seconds,
                 "jobs": found.jobs,
+                "months": int(np.count_nonzero(~np.isnan(found.monthly))),
+                "months below base": int(np.sum(np.array(found.monthly) < base.monthly)),
             }
         )
     return rows
+
+
+def month_rows(log: WholeLog, results: Mapping[tuple[Policy, str], VariantResult]) -> list[dict[str, object]]:
+    """Return the mean bounded slowdown of each calendar month under each policy and variant (Fig. 6.6)."""
+    first = int(months_of(log).min())
+    return [
+        {
+            "log": log.scenario.name,
+            "month": str(np.datetime64(first + number, "M")),
+            "policy": str(policy),
+            "variant": variant,
+            "mean": mean,
+        }
+        for (policy, variant), found in results.items()
+        for number, mean in enumerate(found.monthly)
+        if not np.isnan(mean)
+    ]
 
 
 def gain_rows(

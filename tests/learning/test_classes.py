@@ -12,9 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.predictors.weekly_forests import FEATURE_NAMES
+from mlsim.batch.clock.replay_many import replay_classes
+from mlsim.batch.predictors.weekly_forests import FEATURE_NAMES, Forest
 from mlsim.errors import InputError
+from mlsim.experiment.weekly_runs import WholeLog
 from mlsim.learning.class_learning import VARIANTS, features_of, predict_classes, quality_of, run_variant
+from mlsim.learning.feature_importance import FEATURES, TYPES, importance_of, importance_table
 from mlsim.scenario import BatchConfig
 from mlsim.workload.workload_jobs import JobBlock
 
@@ -154,6 +157,44 @@ def test_forests_find_habits_and_depend_on_the_past_alone(habits):
     assert other[upto].tobytes() == small[upto].tobytes()
 
 
+def test_importance_is_that_of_a_slow_reference(habits):
+    pytest.importorskip("sklearn", reason="no scikit-learn; pip install 'mlsim[learning]'")
+    _, features = habits
+    learned, tested = features.week <= 1, features.week == 2
+    forest = Forest(features.values[learned], features.small[learned], 10, 0)
+    values, small = features.values[tested], features.small[tested]
+    found = dict(zip(FEATURES, importance_of(forest, values, small, 7).reshape(2, -1).T, strict=True))
+    rng, columns = np.random.default_rng(7), [[k] for k in range(20)] + [list(of) for of in TYPES.values()]
+    right = np.mean(forest.are_small(values) == (small == 1))
+    for feature, of in zip(FEATURES, columns, strict=True):
+        order, other = rng.permutation(len(values)), values.copy()
+        for row, place in enumerate(order):
+            other[row, of] = values[place, of]
+        lost = right - np.mean(forest.are_small(other) == (small == 1))
+        assert found[feature][1] == pytest.approx(lost), feature
+        assert found[feature][0] == pytest.approx(sum(found[FEATURES[k]][0] for k in of))
+    assert sum(found[name][0] for name in TYPES) == pytest.approx(1)
+    assert sorted(k for of in TYPES.values() for k in of) == list(range(20))
+    # Habits are of users and processors, and nothing else tells classes apart.
+    assert found["month"][1] == 0
+    habit = found["lag features"][1] + found["aggregation features"][1] + found["job features"][1]
+    assert habit > 0.3 > 0.05 > abs(found["temporal features"][1])
+
+
+def test_a_forest_of_one_class_has_no_importance():
+    forest = Forest(np.ones((5, 20)), np.ones(5, np.int64), 3, 0)
+    found = importance_of(forest, np.ones((2, 20)), np.array([1, 0]), 0).reshape(2, -1)
+    assert np.isnan(found[0]).all()
+    assert (found[1] == 0).all()
+
+
+def test_the_table_weighs_weeks_by_their_jobs():
+    n = len(FEATURES)
+    weekly = np.array([[0.1] * n + [0.02] * n, [np.nan] * 2 * n, [0.3] * n + [0.06] * n])
+    first = importance_table({"a": (weekly, np.array([300, 9, 100]))})[0]
+    assert first == {"feature": "p", "a: gini %": pytest.approx(20), "a: lost": pytest.approx(3)}
+
+
 @pytest.mark.slow
 def test_variants_complete_each_job_once(habits):
     jobs, features = habits
@@ -162,7 +203,14 @@ def test_variants_complete_each_job_once(habits):
         features.week > 0
     )
     config = BatchConfig.model_validate({"policy": "SAF", "backfill": "easy", "threshold": "20 h"})
-    found = {name: run_variant(name, jobs, features, said, config, 16) for name in VARIANTS}
+    log = WholeLog(None, jobs, jobs.submit_time + 20 * DAY, 16)
+    found = {name: run_variant(name, log, features, said, config) for name in VARIANTS}
+    base, january = found["base"], log.local < 31 * DAY
+    sums = np.array(base.monthly) * [january.sum(), (~january).sum()]
+    assert sums.sum() == pytest.approx(base.bounded_slowdown)
+    slow = replay_classes(jobs, config, 16, np.zeros(len(jobs), bool), features.divider, safeguard=False)
+    slowdown = np.maximum((slow.end - jobs.submit_time) / np.maximum(slow.end - slow.start, 10.0), 1.0)
+    assert base.monthly[0] == pytest.approx(slowdown[january].mean())
     assert {one.jobs for one in found.values()} == {len(jobs)}
     false = said & (jobs.run_time > features.divider)
     guarded = found["classification-idempotent"]
@@ -206,13 +254,27 @@ def test_the_command_prints_classes_and_variants(small_log, tmp_path):
     assert rows[1].split(",")[4] == "0.0"
     weeks, whole = pl.read_csv(out / "weeks.csv"), pl.read_csv(out / "classes.csv").row(0, named=True)
     assert weeks["week"].to_list() == [1, 2]
+    importance = pl.read_csv(out / "importance.csv")
+    assert importance["week"].unique(maintain_order=True).to_list() == [1, 2]
+    assert importance.filter(pl.col("feature").is_in(list(TYPES)))["gini %"].sum() == pytest.approx(200)
+    months = pl.read_csv(out / "months.csv")
+    assert months["month"].unique().to_list() == ["1970-01"]
+    variants = pl.read_csv(out / "variants.csv")
+    assert months["mean"].to_list() == pytest.approx((variants["cumulative"] / variants["jobs"]).to_list())
+    assert variants["months"].unique().to_list() == [1]
     assert weeks["accuracy %"].median() == pytest.approx(whole["weekly accuracy %, median"])
     assert weeks["accuracy %"].min() <= whole["accuracy %"] <= weeks["accuracy %"].max()
     assert (out / "gains.csv").is_file()
     assert small_log("--policies", "SAF", "--out", str(out)).exit_code == 0
     assert "nan" not in (out / "weeks.csv").read_text().lower()
     tables = {path.name for path in out.iterdir() if path.is_file()}
-    assert tables == {"classes.csv", "variants.csv", "weeks.csv"}  # no gains of another command
+    assert tables == {
+        "classes.csv",
+        "importance.csv",
+        "months.csv",
+        "variants.csv",
+        "weeks.csv",
+    }  # no gains of another command
 
 
 @pytest.mark.parametrize(

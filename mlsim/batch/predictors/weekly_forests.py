@@ -273,6 +273,12 @@ class Forest:
         found: Mask = self._forest.predict(values.astype(np.float32)) == 1
         return found
 
+    def importances(self) -> Floats:
+        """Return the Gini importance of each feature, 1 in all; NaN where only one class is known."""
+        if self._forest is None:
+            return np.full(len(FEATURE_NAMES), np.nan)
+        return np.array(self._forest.feature_importances_)
+
 
 _TREES: Final = 30
 _LEAST_IN_LEAF_OF_TIMES: Final = 5
