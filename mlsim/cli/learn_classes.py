@@ -45,7 +45,7 @@ def check_read(context: typer.Context, readers: Mapping[str, tuple[bool, str]]) 
         source = context.get_parameter_source(name)
         if not read and source is not None and source.name == "COMMANDLINE":
             raise InputError(
-                f"--{name.replace('_', '-')}: read with {needed} only; take it out, or write that"
+                f"--{name.rstrip('_').replace('_', '-')}: read with {needed} only; take it out, or write that"
             )
 
 

@@ -16,7 +16,14 @@ from mlsim.cli.learn_classes import Out, cell, check_read, published_results, sh
 from mlsim.errors import InputError
 from mlsim.experiment.study import load_study
 from mlsim.experiment.weekly_runs import weeks_of
-from mlsim.learning import learning_parts, mixed_policies, policy_delays, policy_functions, policy_validation
+from mlsim.learning import (
+    learning_parts,
+    mixed_policies,
+    policy_delays,
+    policy_functions,
+    policy_validation,
+    search_maps,
+)
 from mlsim.scenario import Scenario, parse_overrides
 from mlsim.scenario.amount_types import WEEKS
 
@@ -108,6 +115,11 @@ class _MixedOptions(cli.Options):
         "Show the band over N phases of the cut into weeks, each searched anew.", "N", default=0, min=0
     )
     phase_points: int = cli.option("Values of a dimension, of the grid of each phase.", default=20, min=2)
+    map_: str | None = cli.option(
+        "Map the search space of these weeks, of a grid of three features; with --out also as a picture.",
+        "--map",
+        "A-B",
+    )
     reference: Path | None = cli.option(
         "Results of others to show beside: policy, part (train, test), a value.", "FILE.csv"
     )
@@ -134,7 +146,9 @@ def mixed(context: typer.Context, options: _MixedOptions) -> None:
     phases, out, many = options.phases, options.out, len(options.files) > 1
     band_points = (options.method == "grid" and phases > 0 and not many, "--phases and --method grid")
     alone = dict.fromkeys(("train", "test", "penalty", "scaled", "reference"), (not many, "one FILE"))
+    gridded = not many and options.method == "grid" and options.features.count(",") == 2
     several = {"share": (many, "several FILEs"), "phase_points": band_points}
+    several["map_"] = (gridded, "one FILE, --method grid, three features")
     searching = _searching(options)
     searching.check()
     _check_search(context, options, **alone if many else {}, **several)
@@ -167,6 +181,14 @@ def mixed(context: typer.Context, options: _MixedOptions) -> None:
         if out is not None:
             policy_validation.write_mixed(out, found, scenario)
             policy_validation.write_phases(out, None)
+        if options.map_ is not None:
+            mapped = search_maps.mapped_weeks(found, *_weeks("--map", options.map_))
+            means = search_maps.map_of(weeks, mapped, found, parts)
+            rows = search_maps.map_rows(means, found)
+            cells = ([str(row.pop("week")), *(f"{value:.2f}" for value in row.values())] for row in rows)
+            show(NumberTable(list(rows[0]), cells, heading="Map of the search space", ruled=True))
+            if out is not None:
+                search_maps.write_map(out, means, found)
         if phases:
             band = policy_validation.learn_phases(scenario, phases, *train_test, band_searching, parts)
             _print_band(band)

@@ -294,14 +294,11 @@ def variants_in_parts(
         )
         for policy, variant in cases
     ]
-    found = (
-        VariantResult(*values[:_PLAIN].tolist(), monthly=tuple(values[_PLAIN:].tolist()))
-        for values in parts.results(wanted)
-    )
-    return {
-        case: replace(one, killed=int(one.killed), jobs=int(one.jobs))
-        for case, one in zip(cases, found, strict=True)
-    }
+    results = {}
+    for case, values in zip(cases, parts.results(wanted), strict=True):
+        one, monthly = VariantResult(*values[:_PLAIN].tolist()), tuple(values[_PLAIN:].tolist())
+        results[case] = replace(one, killed=int(one.killed), jobs=int(one.jobs), monthly=monthly)
+    return results
 
 
 def rival_in_parts(parts: Parts, scenario: Scenario) -> tuple[float, int]:

@@ -238,6 +238,7 @@ class Mixed:
     best: Floats  # the best vector of each week
     learned: Floats  # the vector of w*_train
     vectors: int  # simulated in each week
+    searching: Searching  # as it was done
 
     def sums(self) -> dict[str, tuple[float, float]]:
         """Return each policy's sums of weekly means over the training weeks and over the test weeks."""
@@ -389,7 +390,7 @@ def learn_mixed(
         "w_greedy": np.where(before, greedy, pure["FCFS"]),  # nothing was learned in a week before
         **pure,
     }
-    return Mixed(numbers, trained, tested, means, normalised(best), learned, count)
+    return Mixed(numbers, trained, tested, means, normalised(best), learned, count, searching)
 
 
 _Found = tuple[Floats, Floats, Floats, Floats, int]
