@@ -7,12 +7,13 @@ import errno
 import io
 import json
 import logging
+import math
 import os
 import re
 import sys
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
@@ -374,3 +375,19 @@ def _clear(path: Path) -> None:
                 owner.pid,
                 owner.host,
             )
+
+
+def cell(value: object, form: str = ",.1f") -> str:
+    """Return a value as text, a number in a form; nothing where it is not defined."""
+    if isinstance(value, float):
+        return "" if math.isnan(value) else format(value, form)
+    return "" if value is None else str(value)
+
+
+def show_rows(title: str, rows: Sequence[Mapping[str, object]], form: str = ",.1f") -> None:
+    """Print rows of the same columns as a table, with numbers in a form."""
+    words = [name for name, value in rows[0].items() if isinstance(value, str)]
+    cells = ([cell(value, form) for value in row.values()] for row in rows)
+    from mlsim.analysis.table_layout import NumberTable
+
+    show(NumberTable(list(rows[0]), cells, left=words, heading=title, ruled=True))

@@ -3,7 +3,7 @@
 import csv
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +18,7 @@ from mlsim.analysis.formatting import share
 from mlsim.analysis.table_layout import NumberTable
 from mlsim.batch.predictors.weekly_forests import check_library
 from mlsim.cli import command_options as cli
-from mlsim.cli.command_output import new_files, show, working
+from mlsim.cli.command_output import new_files, show, show_rows, working
 from mlsim.errors import InputError
 from mlsim.experiment.weekly_runs import whole_log
 from mlsim.learning import class_learning as learning
@@ -36,7 +36,6 @@ Out = Annotated[
         help="Directory for tables and for the store of all parts; one that is there goes on.",
     ),
 ]
-Rows = Sequence[Mapping[str, object]]
 
 
 def check_read(context: typer.Context, readers: Mapping[str, tuple[bool, str]]) -> None:
@@ -47,20 +46,6 @@ def check_read(context: typer.Context, readers: Mapping[str, tuple[bool, str]]) 
             raise InputError(
                 f"--{name.rstrip('_').replace('_', '-')}: read with {needed} only; take it out, or write that"
             )
-
-
-def cell(value: object, form: str = ",.1f") -> str:
-    """Return a value as text, a number in a form; nothing where it is not defined."""
-    if isinstance(value, float):
-        return "" if math.isnan(value) else format(value, form)
-    return "" if value is None else str(value)
-
-
-def show_rows(title: str, rows: Rows) -> None:
-    """Print rows of the same columns as a table; numbers with one decimal."""
-    words = [name for name, value in rows[0].items() if isinstance(value, str)]
-    cells = ([cell(value) for value in row.values()] for row in rows)
-    show(NumberTable(list(rows[0]), cells, left=words, heading=title, ruled=True))
 
 
 def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -> dict[tuple[str, str], str]:

@@ -11,8 +11,8 @@ from mlsim._runtime.late import load_matplotlib
 from mlsim.analysis.table_layout import NumberTable
 from mlsim.cli import command_options as cli
 from mlsim.cli import learn_classes
-from mlsim.cli.command_output import new_files, reporting, show
-from mlsim.cli.learn_classes import Out, cell, check_read, published_results, show_rows
+from mlsim.cli.command_output import cell, new_files, reporting, show, show_rows
+from mlsim.cli.learn_classes import Out, check_read, published_results
 from mlsim.errors import InputError
 from mlsim.experiment.study import load_study
 from mlsim.experiment.weekly_runs import weeks_of
@@ -182,11 +182,8 @@ def mixed(context: typer.Context, options: _MixedOptions) -> None:
             policy_validation.write_mixed(out, found, scenario)
             policy_validation.write_phases(out, None)
         if options.map_ is not None:
-            mapped = search_maps.mapped_weeks(found, *_weeks("--map", options.map_))
-            means = search_maps.map_of(weeks, mapped, found, parts)
-            rows = search_maps.map_rows(means, found)
-            cells = ([str(row.pop("week")), *(f"{value:.2f}" for value in row.values())] for row in rows)
-            show(NumberTable(list(rows[0]), cells, heading="Map of the search space", ruled=True))
+            means = search_maps.map_of(weeks, *_weeks("--map", options.map_), found, parts)
+            show_rows("Map of the search space", search_maps.map_rows(means, found), ",.2f")
             if out is not None:
                 search_maps.write_map(out, means, found)
         if phases:

@@ -18,7 +18,7 @@ from mlsim.application.profiles.profile_costs import Request, fixed_length, iter
 from mlsim.cli import command_options as cli
 from mlsim.cli import workload_commands
 from mlsim.cli.command_options import Json, Lenient, Options, argument, flag, option, output
-from mlsim.cli.command_output import new_files, print_json, show, working
+from mlsim.cli.command_output import new_files, print_json, show, show_rows, working
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig, field_types, section_base, simulation_demand
 from mlsim.scenario.costs_section import COUNTED, CostsConfig
@@ -170,33 +170,26 @@ def describe(options: _DescribeOptions) -> None:
         return
     rows = ((title, *cells) for title, cells in _rows([each.facts for each in logs]))
     show(NumberTable(("", *(each.facts["log"] for each in logs)), rows, ruled=True))
-    for log in logs:
-        for table in _further(log.facts, options):
-            show("", table)
+    for log in (each.facts for each in logs):
+        if options.months and log["months"]:  # unknown without UnixStartTime
+            show("")
+            show_rows(f"{log['log']}: months", log["months"], ",.4g")
+        if options.lags:
+            show("")
+            show_rows(
+                f"{log['log']}: autocorrelation of run times, median (quartiles)",
+                _lag_rows(log, options.lags),
+            )
 
 
-def _further(facts: dict[str, Any], options: _DescribeOptions) -> Iterator[NumberTable]:
-    """Yield the tables of months and of lags, where these are asked for."""
-    log, found = facts["log"], facts.get("autocorrelation", {})
-    if options.months:
-        names = ("month", "jobs", "load", "processors", "run_time")
-        rows = [
-            ["-" if month[name] is None else format(month[name], _MONTHLY.get(name, "")) for name in names]
-            for month in facts["months"]
-        ]
-        titles = ("month", "jobs", "load", "mean processors", "mean run time (s)")
-        heading = f"{log}: months" + ("" if rows else " (unknown: no UnixStartTime in the header)")
-        yield NumberTable(titles, rows, heading=heading, ruled=True)
-    if found:
-        each = [kind["lags"] or [None] * options.lags for kind in found.values()]
-        form = "{median:.2f} ({p25:.2f} to {p75:.2f})"
-        rows = [
-            [str(lag), *("-" if one is None else form.format(**one) for one in row)]
-            for lag, row in enumerate(zip(*each, strict=True), 1)
-        ]
-        kinds = (f"{name}: {kind['categories']}" for name, kind in found.items())
-        heading = f"{log}: autocorrelation of run times, median (quartiles) over categories"
-        yield NumberTable(("lag", *kinds), rows, heading=heading, ruled=True)
+def _lag_rows(log: dict[str, Any], lags: int) -> list[dict[str, object]]:
+    """Return the lines of the table of lags, with the number of categories in the title of each column."""
+    rows: list[dict[str, object]] = [{"lag": lag + 1} for lag in range(lags)]
+    for name, found in log["autocorrelation"].items():
+        for k, row in enumerate(rows):
+            text = "{median:.2f} ({p25:.2f} to {p75:.2f})"
+            row[f"{name}: {found['categories']}"] = text.format(**found["lags"][k]) if found["lags"] else "-"
+    return rows
 
 
 # First lines of the table, by title.
@@ -209,7 +202,6 @@ _PLAIN = {
     "days": "{days:,.2f}",
     "offered load": "{load:.3f}",
 }
-_MONTHLY = {"jobs": ",", "load": ".3f", "processors": ".1f", "run_time": ",.0f"}
 _UNITS = {"run_time": " (s)", "walltime": " (s)", "wait_time": " in the log (s)", "interval": " (s)"}
 
 

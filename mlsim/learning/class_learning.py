@@ -15,7 +15,7 @@ from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim._runtime.shared_cache import bytes_of, shared
 from mlsim.analysis import job_metrics
 from mlsim.batch.clock.replay_many import class_obstacle, replay_classes
-from mlsim.batch.predictors.weekly_forests import Categories, Forest, check_library, first_features
+from mlsim.batch.predictors.weekly_forests import Categories, Forest, first_features
 from mlsim.errors import InputError
 from mlsim.experiment import runner
 from mlsim.experiment.weekly_runs import WholeLog, whole_log
@@ -145,29 +145,17 @@ def check_weeks(name: str, jobs: JobBlock) -> None:
         )
 
 
-def predict_classes(features: JobFeatures, *, trees: int = 100, seed: int = 0) -> Mask:
-    """Return which jobs are predicted to be small, each by a forest of jobs that had ended by its week."""
-    check_library()
-    small = np.zeros(len(features.week), np.bool_)
-    weeks = int(features.week.max()) + 1 if len(features.week) else 0
-    for week in range(1, weeks):
-        small[features.week == week] = predict_week(features, week, trees, seed)
-    return small
+def predict_week(features: JobFeatures, week: int, trees: int, seed: int) -> tuple[Floats, Mask]:
+    """Return the importance of features in a week, and which of its jobs are predicted to be small.
 
-
-def predict_week(features: JobFeatures, week: int, trees: int, seed: int) -> Mask:
-    """Return which jobs of a week are predicted to be small; see :func:`predict_classes`."""
-    rows = np.flatnonzero(features.week == week)
-    forest = _forest_of(features, week, trees, seed)
-    return np.zeros(len(rows), np.bool_) if forest is None else forest.are_small(features.values[rows])
-
-
-def _forest_of(features: JobFeatures, week: int, trees: int, seed: int) -> Forest | None:
-    """Return the forest of a week; None where no job is known, or there is none to predict."""
-    known = np.flatnonzero(features.known_from <= week)
-    if not len(known) or not (features.week == week).any():
-        return None
-    return Forest(features.values[known], features.small[known], trees, seed)
+    The forest is that of the jobs that had ended by the week.
+    """
+    rows, known = np.flatnonzero(features.week == week), np.flatnonzero(features.known_from <= week)
+    if not len(rows) or not len(known):
+        return np.full(2 * len(FEATURES), np.nan), np.zeros(len(rows), np.bool_)
+    forest = Forest(features.values[known], features.small[known], trees, seed)
+    values = features.values[rows]
+    return importance_of(forest, values, features.small[rows], seed), forest.are_small(values)
 
 
 @dataclass(frozen=True)
@@ -258,7 +246,7 @@ def months_of(log: WholeLog) -> Ints:
 def predicted_in_parts(
     parts: Parts, log: WholeLog, features: JobFeatures, known: Known, *, trees: int, seed: int
 ) -> tuple[Mask, Ints, Floats]:
-    """Return the result of :func:`predict_classes`, and weeks with the importance of their features.
+    """Return which jobs are predicted to be small, and the weeks with the importance of their features.
 
     Each week is a part; ``features`` are made by ``known``.
     """
@@ -321,15 +309,7 @@ def _slowdown(scenario: Scenario) -> Floats:
 
 
 def _week(scenario: Scenario, week: int, known: Known, trees: int, seed: int) -> Floats:
-    """Return the importance of features in a week, and 1 for each of its jobs predicted small, else 0."""
-    _, features = _shared_log(scenario, known)
-    rows = features.week == week
-    forest = _forest_of(features, week, trees, seed)
-    if forest is None:
-        return np.append(np.full(2 * len(FEATURES), np.nan), np.zeros(np.count_nonzero(rows)))
-    values = features.values[rows]
-    importance = importance_of(forest, values, features.small[rows], seed)
-    return np.append(importance, forest.are_small(values))
+    return np.concatenate(predict_week(_shared_log(scenario, known)[1], week, trees, seed))
 
 
 def _variant_by_month(

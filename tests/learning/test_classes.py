@@ -16,7 +16,7 @@ from mlsim.batch.clock.replay_many import replay_classes
 from mlsim.batch.predictors.weekly_forests import FEATURE_NAMES, Forest
 from mlsim.errors import InputError
 from mlsim.experiment.weekly_runs import WholeLog
-from mlsim.learning.class_learning import VARIANTS, features_of, predict_classes, quality_of, run_variant
+from mlsim.learning.class_learning import VARIANTS, features_of, predict_week, quality_of, run_variant
 from mlsim.learning.feature_importance import FEATURES, TYPES, importance_of, importance_table
 from mlsim.scenario import BatchConfig
 from mlsim.workload.workload_jobs import JobBlock
@@ -130,6 +130,13 @@ def habits():
         rows.append((submit, 0.0, run, float(rng.choice([40_000, 80_000])), processors, user))
     jobs = block_of(sorted(rows))
     return jobs, features_of(jobs, jobs.submit_time)
+
+
+def predict_classes(features, trees, seed):
+    small = np.zeros(len(features.week), bool)
+    for week in range(1, int(features.week.max()) + 1):
+        small[features.week == week] = predict_week(features, week, trees, seed)[1]
+    return small
 
 
 def test_forests_find_habits_and_depend_on_the_past_alone(habits):

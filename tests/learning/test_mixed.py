@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import mlsim
 from mlsim.errors import InputError
 from mlsim.experiment.weekly_runs import weeks_of
+from mlsim.learning.learning_parts import Parts
 from mlsim.learning.mixed_policies import (
     FEATURES,
     PURE,
@@ -26,6 +27,7 @@ from mlsim.learning.mixed_policies import (
     widened,
 )
 from mlsim.learning.policy_validation import learn_phases, learn_transfer
+from mlsim.learning.search_maps import map_of, map_rows, write_map
 from mlsim.scenario import dump, from_mapping
 from mlsim.workload import generate
 
@@ -197,15 +199,46 @@ def test_what_makes_no_sense_is_refused(scenario, arguments, message):
         learn_mixed(weeks_of(scenario), *arguments)
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_map_has_the_value_of_every_vector(scenario, tmp_path, scaled):
+    weeks, searching = weeks_of(scenario), Searching(("q", "p", "wait"), points=5, scaled=scaled)
+    parts = Parts()
+    found = learn_mixed(weeks, (0, 2), (3, 4), searching, parts)
+    means = map_of(weeks, 1, 2, found, parts)
+    write_map(tmp_path, means, found)
+    table = pl.read_csv(tmp_path / "map.csv")
+    assert table["week"].unique().to_list() == [1, 2]
+    scale = feature_scales([weeks.blocks[number] for number in (0, 1, 2)]) if scaled else np.ones(6)
+    for week in (1, 2):
+        rows = table.filter(pl.col("week") == week)
+        vectors = widened(rows.select("q", "p", "wait").to_numpy(), ("q", "p", "wait"))
+        assert len(vectors) == len(simplex_grid(5, ("q", "p", "wait")))
+        expected = weekly_means([weeks.blocks[week]], scenario.batch, weeks.units, vectors / scale)[0]
+        assert rows["mean"].to_numpy() == pytest.approx(expected)
+        row = map_rows(means, found)[week - 1]
+        best = int(np.argmin(expected))
+        assert (row["week"], row["least"]) == (str(week), pytest.approx(expected[best]))
+        assert [row[f"w*: {name}"] for name in ("q", "p", "wait")] == pytest.approx(
+            vectors[best, [0, 1, 2]].tolist()
+        )
+        assert row["q > 0"] == pytest.approx(np.median(expected[vectors[:, 0] > 0]))
+        assert row["near the least %"] == pytest.approx(100 * np.mean(expected <= 1.1 * expected[best]))
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(InputError, match="no week from 7 to 9"):
+        map_of(weeks, 7, 9, found, parts)
+
+
 @pytest.mark.slow
 def test_the_command_writes_a_scenario_that_runs(scenario, tmp_path):
     from mlsim.cli.main import app
 
     (tmp_path / "base.yaml").write_text(dump(scenario))
     words = ["--train", "0-2", "--test", "3-4", "--points", "3", "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(app, ["learn", "mixed", str(tmp_path / "base.yaml"), *words])
+    result = CliRunner().invoke(app, ["learn", "mixed", str(tmp_path / "base.yaml"), *words, "--map", "1-1"])
     assert result.exit_code == 0, result.output
     assert "w*_train" in result.output
+    assert "Map of the search space" in result.output
+    assert (tmp_path / "out" / "map.png").is_file()
     rows = (tmp_path / "out" / "weeks.csv").read_text().splitlines()
     assert rows[0].startswith("week,part,w*,w*_train,w_greedy,SAF")
     assert len(rows) == 6
@@ -360,6 +393,8 @@ def mixed(place, *words, command="mixed"):
             "10,000,000, thus up to 56 points",
         ),
         ("mixed", ["--points", "3", "--phases", "2", "--phase-points", "10001"], "are 100,020,001 vectors"),
+        ("mixed", ["--features", "q,p", "--map", "1-2"], "--map: read with one FILE, --method grid, three"),
+        ("transfer", ["--map", "1-2"], "--map: read with one FILE, --method grid, three features only"),
         ("mixed", ["--share", "0.4"], "--share: read with several FILEs only"),
         ("transfer", ["--train", "1-2"], "--train: read with one FILE only"),
         ("transfer", ["--features", "q,p,wait,ratio,exp,area"], "thus up to 25 points"),
