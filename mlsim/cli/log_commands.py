@@ -16,113 +16,15 @@ from mlsim.analysis import job_metrics, terminal_tables
 from mlsim.analysis.table_layout import NumberTable
 from mlsim.application.profiles.profile_costs import Request, fixed_length, iteration_costs
 from mlsim.cli import command_options as cli
-from mlsim.cli import workload_commands
+from mlsim.cli import convert_command, workload_commands
 from mlsim.cli.command_options import Json, Lenient, Options, argument, flag, option, output
 from mlsim.cli.command_output import new_files, print_json, show, show_rows, working
 from mlsim.errors import InputError
-from mlsim.scenario import WorkloadConfig, field_types, section_base, simulation_demand
+from mlsim.scenario import field_types, section_base, simulation_demand
 from mlsim.scenario.costs_section import COUNTED, CostsConfig
-from mlsim.scenario.words import CostProfile, Predictor, WorkloadFormat
-from mlsim.workload import Rates, derived_logs, format_record, log_facts
-from mlsim.workload.log_formats import FORMATS, format_of_name
-
-_part = partial(option, rich_help_panel="Selection, as workload.select in a scenario")
-
-
-class _ConvertOptions(Options):
-    source: Path = argument("The workload to read.", "IN")
-    target: Path = argument("The file to write; must not exist.", "OUT")
-    to: str | None = option("swf, csv, parquet or batsim.", "FORMAT", show_default="by the suffix of OUT")
-    from_: str = option("Format of IN; auto: detected by content.", "--from", "FORMAT", default="auto")
-    lenient: Lenient = False
-    clean: bool = flag("Write what a simulation gets: cleaned, in arrival order, from time 0 on.", "--clean")
-    speed: str | None = option("Of a processor, for Batsim profiles that count operations.", "SPEED")
-    bandwidth: str | None = option("Of a link, for Batsim profiles that count bytes.", "BANDWIDTH")
-    warm_up: str | None = _part("Leave out the first jobs.", "TIME", key="warm_up")
-    window: str | None = _part("Times after the first job, such as 0:7d.", "START:END")
-    weeks: str | None = _part("Weeks, counted from 1.", "K[-L]", key="weeks")
-    dates: str | None = _part("Calendar dates; either may be missing.", "START/END")
-    most_intensive: str | None = _part("The interval with the most arrivals.", "TIME", key="most_intensive")
-    drop_week_crossers: bool = _part(
-        "Without jobs that cross a week's edge.", "--drop-week-crossers", default=False
-    )
-    user: list[str] | None = _part("Jobs of this user; may be repeated.", "USER")
-    first: str | None = _part("The first so many jobs.", "N", key="first")
-    scale_load: str | None = _part("Divide the times between arrivals by this.", "F", key="scale_load")
-    json_: Json = False
-
-
-def convert(options: _ConvertOptions) -> None:
-    """Convert the workload IN into OUT: SWF, CSV, Parquet or Batsim JSON, compressed or not.
-
-    The log is written as it is, unless --clean or a selection is given.
-
-    mlsim workload convert log.swf.gz month.json --dates 2002-08-01/2002-09-01
-    """
-    source, target = options.source, options.target
-    select: dict[str, Any] = {key: cli.value_of(text) for key, text in options.keys().items()}
-    for name, given, mark in (("window", options.window, ":"), ("dates", options.dates, "/")):
-        if given is not None:
-            start, found, end = (part.strip() for part in given.partition(mark))
-            if not found:
-                raise InputError(f"--{name} {given}; allowed: START{mark}END")
-            select[name] = {"start": start, "end": end}
-    if options.dates is not None:  # either may be missing
-        select["dates"] = {key: part for key, part in select["dates"].items() if part}
-    if options.user:
-        select["user"] = [cli.value_of(user) for user in options.user]
-    if options.drop_week_crossers:
-        select["week_crossers"] = "drop"
-    values = {"path": source.name, "format": options.from_, "lenient": options.lenient, "select": select}
-    try:
-        config = WorkloadConfig.model_validate(values)
-    except ValidationError as error:
-        names = {"format": "--from", "week_crossers": "--drop-week-crossers"}
-        raise cli.option_problems(error, names, skipped="select") from error
-    wanted, rates = _format(options.to, target), _rates(options)
-    cleaned = options.clean or bool(select)
-    with new_files([target]) as (part,), working(f"converting {source.name}"):
-        done = derived_logs.convert(config, source, part, wanted, as_simulated=cleaned, rates=rates)
-    if options.json_:
-        facts = {"read": done.read, "written": done.written, "jobs": done.jobs}
-        print_json(facts | {"left_out": done.left_out, "notes": done.notes, "file": str(target)})
-        return
-    notes = "".join(f", {name} {count}" for name, count in done.notes.items())
-    print(f"{target}: {done.jobs:,} jobs, {done.read} to {done.written}{notes}")
-    if done.left_out:
-        print(f"  left out, as {done.written} has no place for it: {', '.join(done.left_out)}")
-
-
-def _format(to: str | None, target: Path) -> WorkloadFormat:
-    formats = [word for word in WorkloadFormat if word in FORMATS and FORMATS[word].can_be_written]
-    if to is not None:
-        named = next((word for word in formats if word == to.casefold()), None)
-        if named is None:
-            raise InputError(f"--to {to}; allowed: {', '.join(formats)}")
-        return named
-    by_name = format_of_name(target)
-    if by_name is None:
-        raise InputError(
-            f"{target}: its suffix names no format; give --to with one of {', '.join(formats)}, "
-            f"or a suffix: {', '.join(FORMATS[word].suffix for word in formats)}, each also with "
-            f"{', '.join(format_record.SUFFIXES[:-1])} or {format_record.SUFFIXES[-1]} behind it"
-        )
-    return by_name
-
-
-def _rates(options: _ConvertOptions) -> Rates | None:
-    if options.speed is None and options.bandwidth is None:
-        return None
-    rates = []
-    for name, text, unit in (
-        ("--speed", options.speed, field_types.RATE),
-        ("--bandwidth", options.bandwidth, field_types.BANDWIDTH),
-    ):
-        if text is None:
-            raise InputError(f"{name}: missing; --speed and --bandwidth go together")
-        rates.append(cli.amount(name, text, unit, positive=True))
-    return Rates(*rates)
-
+from mlsim.scenario.words import CostProfile, Predictor
+from mlsim.workload import log_facts
+from mlsim.workload.log_formats import FORMATS
 
 _FORMS = (".png", ".pdf", ".svg")
 
@@ -446,7 +348,7 @@ for command in (
     workload_commands.eurora,
     workload_commands.kit,
     predict,
-    convert,
+    convert_command.convert,
     describe,
 ):
     workload.command()(command)

@@ -20,6 +20,7 @@ from mlsim.workload.format_record import Format, Reading
 from mlsim.workload.generated_jobs import Made
 from mlsim.workload.log_formats import FORMATS, LogReader, format_of, write_columns
 from mlsim.workload.models.model_base import stretched
+from mlsim.workload.run_log import JOBS_FILE, copied_costs
 from mlsim.workload.workload_columns import APPLICATION_COLUMNS
 from mlsim.workload.workload_jobs import APART, JobBlock, LogBlock, log_of, named_columns, named_own
 
@@ -53,8 +54,13 @@ def convert(
     as_simulated: bool,
     rates: log_fields.Rates | None = None,
 ) -> Conversion:
-    """Write a log in another format; ``as_simulated``: cleaned, sorted, selected and shifted."""
-    source, target = Path(source), Path(target)
+    """Write a log in another format; ``as_simulated``: cleaned, sorted, selected and shifted.
+
+    With the format ``run`` the target is a directory that exists: a workload directory.
+    """
+    source, target, written = Path(source), Path(target), to
+    if to is words.WorkloadFormat.RUN:
+        target, to = target / JOBS_FILE, words.WorkloadFormat.PARQUET
     if not FORMATS[to].can_be_written:
         raise InputError(f"{target}: logs of format {to} are read, and not written")
     found = format_of(source) if config.format is words.WorkloadFormat.AUTO else config.format
@@ -85,10 +91,13 @@ def convert(
         # Where the header stays, so do the codes to which it has the names.
         columns = named_columns(log, header, all_names=not form.keeps_header)
         columns |= named_own(log.own, as_numbers=form.keeps_header) if form.further else {}
+        costs = columns.get("costs")
+        if written is words.WorkloadFormat.RUN and isinstance(costs, list):
+            columns["costs"] = copied_costs(target.parent, costs)
         if form.check is not None:
             form.check(log, source)
         write_columns(target, form, header, [columns])
-    return Conversion(found, to, len(log), left_out, notes)
+    return Conversion(found, written, len(log), left_out, notes)
 
 
 def shifted_header(header: log_fields.Header, origin: float) -> log_fields.Header:

@@ -13,6 +13,7 @@ from mlsim._files import LONGEST_LINE, expanded, is_directory
 from mlsim.errors import InputError
 from mlsim.scenario.words import WorkloadFormat
 from mlsim.workload.format_record import SUFFIXES, Format, Reading, WholeLog, new_file, read_chunks
+from mlsim.workload.lb4omp_times import MARKS
 from mlsim.workload.log_fields import Header
 from mlsim.workload.swf_log import SwfReader, write_swf_blocks
 from mlsim.workload.workload_jobs import LogBlock, NamedColumns, named_columns
@@ -49,6 +50,10 @@ def format_of(path: str | Path) -> WorkloadFormat:
         enough = len(head) > LONGEST_LINE if head.startswith(b"{") else b"\n" in head
         if enough or len(head) > LONGEST_LINE:
             break
+    if head.startswith(MARKS):
+        raise InputError(
+            f"{path}: loop times of LB4OMP; make it a workload: mlsim workload convert {path} OUT"
+        )
     for mark, system in _UNREAD.items():
         if head.startswith(mark):
             raise InputError(

@@ -5,6 +5,7 @@ The jobs of a run are read as they were submitted, not as they were simulated.
 
 import hashlib
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,24 +23,12 @@ JOBS_FILE: Final = "jobs.parquet"
 _SUMMARY = "summary.json"
 _RUN_TIME = "log_run_time"  # of the jobs of a run, which marks them
 _NAME = "job_id_name"
-RESULTS: Final = frozenset(
-    {
-        *(
-            "start_time",
-            "end_time",
-            "run_time",
-            "prediction",
-            _RUN_TIME,
-            "cores",
-            "working",
-            "nodes",
-            "state",
-        ),
-        *("reason", "backfilled", "wait_time", "response_time", "slowdown", "bounded_slowdown"),
-        *("restarts", "lost_core_seconds", "energy", "dispatch_time", "eligible_time", "withdraw_time"),
-        *("taken_for_small", "divider", _NAME, LOG_WITHDRAWAL),
-    }
-)
+_RESULTS = """
+start_time end_time run_time log_run_time prediction cores working nodes state reason backfilled wait_time
+response_time slowdown bounded_slowdown restarts lost_core_seconds energy dispatch_time eligible_time
+withdraw_time taken_for_small divider job_id_name
+"""
+RESULTS: Final = frozenset([*_RESULTS.split(), LOG_WITHDRAWAL])
 """Columns of a run's jobs that are no columns of its workload."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST_SUMMARY = 1 << 26  # bytes
@@ -149,7 +138,7 @@ def _located_costs(file: Path, cells: "pl.Series") -> "pl.Series":
         if not text or not is_file(path):
             found[text] = text  # is looked for beside the scenario
             continue
-        if _DIGEST.fullmatch(path.stem) and path.stem != digest_of(path):
+        if _DIGEST.fullmatch(path.stem) and path.stem != _digest_of(read_bytes(path, "iteration costs")):
             raise InputError(
                 f"{named(path)}: its SHA-256 is not its name: the costs were changed or damaged; "
                 "copy the file again, or give it a name that is no digest"
@@ -158,9 +147,29 @@ def _located_costs(file: Path, cells: "pl.Series") -> "pl.Series":
     return cells.replace_strict(found, default=None, return_dtype=pl.String)
 
 
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file of costs."""
-    return hashlib.sha256(read_bytes(path, "iteration costs")).hexdigest()
+def _digest_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def keep_costs(directory: Path, content: bytes, suffix: str) -> str:
+    """Write a file of costs into a workload directory, by its digest; return its path there."""
+    if not content:
+        return ""
+    place = directory / "costs" / f"{_digest_of(content)}{suffix}"
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(content)
+    return f"costs/{place.name}"
+
+
+def copied_costs(directory: Path, cells: Sequence[str]) -> list[str]:
+    """Copy files of costs that have whole paths into a workload directory; return their paths there."""
+    found: dict[str, str] = {}
+    for text in cells:
+        if text not in found:
+            whole = text and Path(text).is_absolute()
+            content = read_bytes(Path(text), "iteration costs") if whole else b""
+            found[text] = keep_costs(directory, content, Path(text).suffix) or text
+    return [found[text] for text in cells]
 
 
 FORMAT = Format(

@@ -195,6 +195,17 @@ def test_costs_beside_the_jobs_are_checked_by_their_digest(tmp_path):
     check_round_trip(tmp_path, directory, **SEVERAL)
     loops = pl.read_parquet(tmp_path / "first" / "loops.parquet")
     assert loops.filter(pl.col("job_id") == 1)["iterations"][0] == 2 * 64
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    done = convert(
+        WorkloadConfig(path="first"), tmp_path / "first", moved, WorkloadFormat.RUN, as_simulated=False
+    )
+    assert (done.read, done.written, done.left_out) == ("run", "run", [])
+    assert (moved / "costs" / file.name).read_bytes() == file.read_bytes()
+    assert pl.read_parquet(moved / "jobs.parquet")["costs"].to_list() == [f"costs/{file.name}", *[None] * 5]
+    tables = [simulate(tmp_path, place, f"of-{place.name}", **SEVERAL) for place in (directory, moved)]
+    for name in ("loops", "chunks", "occupancy"):
+        assert (tables[0] / f"{name}.parquet").read_bytes() == (tables[1] / f"{name}.parquet").read_bytes()
     np.save(file, np.ones(64))
     with pytest.raises(InputError, match="its SHA-256 is not its name"):
         simulate(tmp_path, directory, "fourth", **SEVERAL)
