@@ -25,7 +25,7 @@ from tests.reference.techniques import Parameters, Rule
 SPEED = np.array([1.0, 2.0, 1.0, 0.5])
 LATENCY = np.array([0.0, 5e-7, 6e-7, 7e-7])
 LONGEST = 1 << 62
-MANY_CHUNKS = ("SS", "FSC", "TAP")
+MANY_CHUNKS = ("SS", "CYCLIC", "FSC", "TAP")
 """Techniques that cut the longest loops into too many chunks."""
 
 
