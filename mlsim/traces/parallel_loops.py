@@ -62,22 +62,32 @@ def read_trace(path: Path, notes: Counter[str]) -> list[MeasuredLoop]:
 
 def _read(trace: Trace, visits: dict[tuple[str, str], list[_Visit]], notes: Counter[str]) -> None:
     threads = {id(location): k for k, location in enumerate(trace.definitions.locations)}
+    groups = list(trace.definitions.location_groups)
+    often = Counter(str(group.name) for group in groups)
+    processes = {
+        id(group): f"{group.name}{f' ({k})' if often[str(group.name)] > 1 else ''}"
+        for k, group in enumerate(groups)
+    }
     stacks: dict[int, list[_Stay]] = defaultdict(list)
     for location, event in trace.events:
         kind, stack = type(event).__name__.removeprefix("CallingContext"), stacks[id(location)]
+        region = getattr(getattr(event, "calling_context", event), "region", None)
         if kind == "Enter":
-            region = event.calling_context.region if hasattr(event, "calling_context") else event.region
             stack.append(_Stay(region, seconds_of(trace, event.time)))
-        elif kind == "Leave" and stack:
-            stay, now = stack.pop(), seconds_of(trace, event.time)
+        elif kind == "Leave":
+            # Regions of tasks that wait overlap with others.
+            at = next((k for k in reversed(range(len(stack))) if stack[k].region is region), None)
+            if at is None:
+                continue
+            stay, now = stack.pop(at), seconds_of(trace, event.time)
             if name := _loop_name(stay.region):
                 busy = max(now - stay.enter - stay.waited, 0.0)
                 visit = _Visit(threads[id(location)], stay.enter, now, busy)
-                visits[str(location.group.name), name].append(visit)
+                visits[processes[id(location.group)], name].append(visit)
                 if stay.schedule not in ("", "static", "unknown"):
                     notes[f"stays_of_threads_in_{stay.schedule.replace(' ', '_')}_loops"] += 1
             elif _is_barrier(stay.region):
-                loop = next((outer for outer in reversed(stack) if _loop_name(outer.region)), None)
+                loop = next((outer for outer in reversed(stack[:at]) if _loop_name(outer.region)), None)
                 if loop is not None:
                     loop.waited += now - stay.enter
             elif str(stay.region.name).startswith(_SCOREP_TASKLOOP):

@@ -29,12 +29,13 @@ TICKS = 1_000_000  # per second
 class Program:
     """A trace that is written: processes with threads, and regions as a tool defines them."""
 
-    def __init__(self, writer, processes, threads):
+    def __init__(self, writer, processes, threads, title="MPI Rank {}"):
         self.writer, self.defined = writer, writer.definitions
         tree = self.defined.system_tree_node("machine", parent=None)
         self.threads = []
         for rank in range(processes):
-            group = self.defined.location_group(f"MPI Rank {rank}", system_tree_parent=tree)
+            parent = self.defined.system_tree_node(f"node {rank}", parent=tree)
+            group = self.defined.location_group(title.format(rank), system_tree_parent=parent)
             for thread in range(threads):
                 name = f"OMP thread {thread}" if thread else "Master thread"
                 location = self.defined.location(name, group=group)
@@ -52,9 +53,9 @@ class Program:
 
 
 @contextmanager
-def program(path, processes=1, threads=2):
+def program(path, processes=1, threads=2, **title):
     with otf2.writer.open(str(path), timer_resolution=TICKS) as writer:
-        yield Program(writer, processes, threads)
+        yield Program(writer, processes, threads, **title)
 
 
 def at(seconds):
@@ -140,6 +141,27 @@ def test_nowait_and_teams_of_several_sizes(tmp_path):
     loops, notes = read(tmp_path / "teams")
     assert [loop.threads for loop in loops] == [3, 1, 2, 3]
     assert notes == {"loops_of_teams_of_several_sizes": 1}
+
+
+def test_tasks_that_overlap_and_processes_of_one_name(tmp_path):
+    with program(tmp_path / "t", processes=2, threads=1, title="Process") as trace:
+        loop, barrier = trace.loop(kind="for"), trace.barrier()
+        tasks = [trace.omp("task", RegionRole.TASK, f"main.c:{line}") for line in (5, 6)]
+        for rank, thread in enumerate(trace.threads):
+            thread.leave(at(-0.5), tasks[0])  # of a task that began on another thread
+            thread.enter(at(0), loop)
+            thread.enter(at(1 + rank), barrier)
+            thread.enter(at(2 + rank), tasks[0])
+            thread.enter(at(3 + rank), tasks[1])
+            thread.leave(at(4 + rank), tasks[0])
+            thread.leave(at(5 + rank), barrier)
+            thread.leave(at(6 + rank), tasks[1])
+            thread.leave(at(7 + rank), loop)
+    loops, _ = read(tmp_path / "t")
+    assert [(loop.process, loop.threads, loop.costs.tolist()) for loop in loops] == [
+        ("Process (0)", 1, pytest.approx([3.0])),
+        ("Process (1)", 1, pytest.approx([4.0])),
+    ]
 
 
 def test_what_is_no_loop_is_left_out(tmp_path):
