@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mlsim.analysis.metric_definitions import LOOP, SUMMARY, table
 from mlsim.record.table_files import columns_of
-from mlsim.workload.workload_columns import workload_table
+from mlsim.workload.workload_columns import WORKLOAD_COLUMNS
 
 _REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 PAGE = _REFERENCE / "records.md"
@@ -37,7 +37,12 @@ def with_metrics(page: str) -> str:
 
 def with_workload_columns(page: str) -> str:
     """Return a page with the table of a workload directory's columns as it is declared now."""
-    table = "\n".join(["<!-- columns of a workload -->", *workload_table(), "<!-- end -->"])
+    rows = [
+        f"| `{each.name}` | {each.kind} | {each.unit} | {'yes' if each.required else ''} | {each.meaning} |"
+        for each in WORKLOAD_COLUMNS
+    ]
+    head = ["| column | type | unit | required | meaning |", "| --- | --- | --- | --- | --- |"]
+    table = "\n".join(["<!-- columns of a workload -->", *head, *rows, "<!-- end -->"])
     return _WORKLOAD.sub(lambda _: table, page)
 
 

@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -28,30 +28,32 @@ _OTHERS = {"mFAC": "FAC", "mFac2": "FAC2", "static_greedy": "STATIC", "static_ba
 """Other implementations of the same chunks, and static without a chunk size."""
 
 
-class _Execution:
+class _Execution(NamedTuple):
     """The lines of one execution: those of threads come before its own, those of chunks after."""
 
-    def __init__(self) -> None:
-        self.finish: dict[int, float] = {}  # of each thread, from the start of the loop [s]
-        self.chunks: list[tuple[int, int, int]] = []  # lower and upper bound, thread
-        self.line, self.name, self.iterations, self.seconds = 0, "", 0, 0.0
-        self.schedule, self.chunk = "", 0
+    line: int
+    name: str
+    iterations: int
+    seconds: float
+    schedule: str
+    chunk: int  # parameter of the schedule
+    finish: dict[int, float]  # of each thread, from the start of the loop [s]
+    chunks: list[tuple[int, int, int]]  # lower and upper bound, thread
 
 
 def read_lb4omp(path: Path, notes: Counter[str]) -> list[MeasuredLoop]:
     """Read the executions of loops, one after the other: the file has no times of day."""
-    waiting, done = _Execution(), list[_Execution]()
+    finish, done = dict[int, float](), list[_Execution]()
     for number, line in record_lines(path):
         fields = dict(_FIELD.findall(line.strip()))
         try:
             if "threadTime" in fields:
-                waiting.finish[whole_number(fields["threadID"], "")] = _seconds(fields["threadTime"])
+                finish[whole_number(fields["threadID"], "")] = _seconds(fields["threadTime"])
             elif "LoopTime" in fields:
-                waiting.line, waiting.name = number, _place(fields["Location"])
-                waiting.iterations, waiting.seconds = int(fields["#iterations"]), _seconds(fields["LoopTime"])
-                waiting.schedule, waiting.chunk = fields.get("Schedule", ""), int(fields.get("Chunk", 0))
-                done.append(waiting)
-                waiting = _Execution()
+                facts = int(fields["#iterations"]), _seconds(fields["LoopTime"]), fields.get("Schedule", "")
+                place, chunk = _place(fields["Location"]), int(fields.get("Chunk", 0))
+                done.append(_Execution(number, place, *facts, chunk, finish, []))
+                finish = {}
             elif _place(fields["chunkLocation"]) == done[-1].name:
                 lower, upper = int(np.int64(fields["lower"])), int(np.int64(fields["upper"]))
                 done[-1].chunks.append((lower, upper, whole_number(fields["tid"], "")))
@@ -61,15 +63,12 @@ def read_lb4omp(path: Path, notes: Counter[str]) -> list[MeasuredLoop]:
             raise InputError(
                 f"{path}:{number}: no line of LB4OMP, or damaged: {line.strip()!r:.90}; allowed: {_ALLOWED}"
             ) from error
-    if waiting.finish:
+    if finish:
         notes["unfinished_executions"] += 1
     if not done:
         raise InputError(f"{path}: has no LoopTime: the program ended before its first loop did")
-    loops, start = [], 0.0
-    for each in done:
-        loops.append(_measured(path, each, start, notes))
-        start += each.seconds
-    return loops
+    starts = np.cumsum([0.0, *(each.seconds for each in done)]).tolist()
+    return [_measured(path, each, start, notes) for each, start in zip(done, starts, strict=False)]
 
 
 def _seconds(text: str) -> float:

@@ -82,12 +82,3 @@ def workload_schema() -> dict[str, Any]:
         "properties": properties,
         "patternProperties": patterns,
     }
-
-
-def workload_table() -> list[str]:
-    """Return the lines of the page's table of columns."""
-    rows = [
-        f"| `{each.name}` | {each.kind} | {each.unit} | {'yes' if each.required else ''} | {each.meaning} |"
-        for each in WORKLOAD_COLUMNS
-    ]
-    return ["| column | type | unit | required | meaning |", "| --- | --- | --- | --- | --- |", *rows]
