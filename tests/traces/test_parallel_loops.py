@@ -87,11 +87,11 @@ def test_loops_of_scorep_with_the_barrier_inside_or_behind(tmp_path, opari):
         for thread, busy in zip(trace.threads, (0.5, 2.0), strict=True):
             thread.enter(at(1.0), parallel)
             if opari:
-                stay(thread, loop, 1.0, 3.0, [(barrier, 1.0 + busy, 3.0)])
+                stay(thread, loop, 1.0, 3.5, [(barrier, 1.0 + busy, 3.5)])
             else:
                 stay(thread, loop, 1.0, 1.0 + busy)
-                stay(thread, barrier, 1.0 + busy, 3.0)
-            thread.leave(at(3.0), parallel)
+                stay(thread, barrier, 1.0 + busy, 3.5)
+            thread.leave(at(3.5), parallel)
     (loop,), notes = read(tmp_path / "t")
     start = loop.start
     assert facts([loop]) == [("main.c:42", "MPI Rank 0", 2, round(start, 6), 2.0)]

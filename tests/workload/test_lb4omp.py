@@ -88,6 +88,21 @@ def test_the_first_release_wrote_no_threads(tmp_path):
     assert (loop.threads, loop.seconds, loop.costs) == (4, 2.5e-5, None)
 
 
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [(0, 2, 0), (4, 5, 1), (6, 6, 0)],  # iteration 3 is missing
+        [(0, 2, 0), (2, 5, 1)],  # iteration 2 is there twice
+        [(0, 2, 0), (0, 2, 1)],
+        [(0, 2, 0), (3, 5, 2)],  # thread 2 has no time
+        [],
+    ],
+)
+def test_chunks_that_are_not_all_iterations_once_give_no_costs(tmp_path, chunks):
+    (loop,), _ = read(file_of(tmp_path, printed(PLACE, 6, 1.5, "FAC2", 1, [(0, 1), (1, 1)], chunks)))
+    assert (loop.costs, loop.iterations) == (None, 6)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=12),
@@ -181,29 +196,30 @@ def test_loops_become_jobs_and_executions_their_time_steps(tmp_path):
         tmp_path,
         printed(PLACE, 4, 2.0, "STATIC", 2, [(0, 2.0), (1, 1.0)], [(0, 1, 0), (2, 3, 1)]),
         printed(other, 9, 0.5, "AF", 1, [(0, 0.5), (1, 0.25)]),
+        printed(other, 9, 1.0, "AF", 1, [(0, 1.0)]),
         printed(PLACE, 4, 3.0, "STATIC", 2, [(1, 3.0), (0, 1.0)], [(2, 3, 1), (0, 1, 0)]),
     )
     code, text = convert(path, tmp_path / "program")
     assert code == 0, text
-    assert "program: 2 jobs, lb4omp to run, executions 3, without_costs 1" in text
+    assert "program: 3 jobs, lb4omp to run, executions 4, without_costs 2" in text
     jobs = pl.read_parquet(tmp_path / "program" / "jobs.parquet")
     expected = {
-        "job_id": [1, 2],
-        "submit_time": [0.0, 2.0],
-        "run_time": [5.0, 0.5],
-        "walltime": [10.0, 1.0],
-        "processors": [2, 2],
-        "executable": ["solve.c:42", "b.c:7"],
-        "technique": ["STATIC", "AF"],
-        "steps": [2, 1],
-        "iterations": [4, 9],
+        "job_id": [1, 2, 3],
+        "submit_time": [0.0, 2.0, 2.5],
+        "run_time": [5.0, 0.5, 1.0],
+        "walltime": [10.0, 1.0, 2.0],
+        "processors": [2, 2, 1],
+        "executable": ["solve.c:42", "b.c:7", "b.c:7"],
+        "technique": ["STATIC", "AF", "AF"],
+        "steps": [2, 1, 1],
+        "iterations": [4, 9, 9],
     }
     assert jobs.drop("costs").to_dict(as_series=False) == expected
     np.testing.assert_allclose(
         np.load(tmp_path / "program" / jobs["costs"][0]), [0.75, 0.75, 1.0, 1.0]
     )  # means of (1, 1, 0.5, 0.5) and (0.5, 0.5, 1.5, 1.5)
     code, text = convert(path, tmp_path / "again", "--from", "lb4omp", "--json")
-    assert json.loads(text)["notes"] == {"executions": 3, "without_costs": 1}
+    assert json.loads(text)["notes"] == {"executions": 4, "without_costs": 2}
     assert (tmp_path / "again" / "jobs.parquet").read_bytes() == (
         tmp_path / "program" / "jobs.parquet"
     ).read_bytes()
