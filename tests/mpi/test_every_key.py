@@ -169,11 +169,16 @@ REAL: dict[str, tuple[Keys, object]] = {
         5,
     ),
     "platform.nodes.N.cores": ({}, 3),
+    "application.parameters.swr": ({"application.technique": "PLS"}, 0.7),
 }
-NEEDS_A_RUN_TIME = ("application.costs.variation", "application.costs.calibrate")
+NEEDS_A_RUN_TIME = (
+    "application.costs.variation",
+    "application.costs.calibrate",
+    "application.costs.calibrate_to",
+)
 
 
-@pytest.mark.parametrize("key", [key for key in RUN_READ if key not in NEEDS_A_RUN_TIME])
+@pytest.mark.parametrize("key", [key for key in RUN_READ if not read(key, NEEDS_A_RUN_TIME)])
 def test_what_a_real_run_reads_changes_it(key: str, directory: Path) -> None:
     beside, value = REAL.get(key) or loop_keys(key)
     # A real run repeats its loop (--repetitions), and a scenario that says how often is refused.
