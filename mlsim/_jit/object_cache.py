@@ -169,8 +169,7 @@ def _address(array: Any, flags: int) -> int:
             return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a fifth of the time of the other way
         except ValueError:  # of a kind that no buffer has
             raise _UnfitError from None
-    address: int = array.__array_interface__["data"][0]
-    return address
+    return array.__array_interface__["data"][0]
 
 
 def _named(arguments: Sequence[Any]) -> tuple[list[str], str]:

@@ -47,8 +47,7 @@ def shared(key: Hashable, make: Callable[[], tuple[Kept, int]]) -> Kept:
             return make()[0]
         if key in _kept:
             _kept.move_to_end(key)
-            found: Kept = _kept[key][0]
-            return found
+            return _kept[key][0]
         made, size = make()
         if size <= MOST_BYTES:
             _kept[key] = made, size

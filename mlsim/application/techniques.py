@@ -234,8 +234,7 @@ def scaled(weights: Floats) -> Floats:
     """Scale weights to a mean of 1."""
     if (weights == weights[0]).all():
         return np.ones(len(weights))
-    result: Floats = weights * (len(weights) / weights.sum())
-    return result
+    return weights * (len(weights) / weights.sum())
 
 
 def is_adaptive_over_steps(choice: Choice, selected: bool = False) -> bool:

@@ -48,8 +48,7 @@ def check_grid(points: int, features: Sequence[str]) -> None:
 
 def normalised(vectors: Floats) -> Floats:
     """Return vectors divided by the sums of their absolute values, as policy linear reads them."""
-    found: Floats = vectors / np.abs(vectors).sum(axis=1, keepdims=True)
-    return found
+    return vectors / np.abs(vectors).sum(axis=1, keepdims=True)
 
 
 def widened(vectors: Floats, features: Sequence[str]) -> Floats:
@@ -83,8 +82,7 @@ def simplex_grid(points: int, features: Sequence[str]) -> Floats:
 def penalty(vectors: Floats, factor: float) -> Floats:
     """Return factor x (‖w‖₁ + 1 / ‖w‖₁), which is least where ‖w‖₁ = 1 (Zrigui 2021, Eq. 5.4)."""
     norms = np.abs(vectors).sum(axis=1)
-    found: Floats = factor * (norms + 1.0 / norms)
-    return found
+    return factor * (norms + 1.0 / norms)
 
 
 def minimise(
@@ -136,8 +134,7 @@ class _Xnes:
 
     def ask(self) -> Floats:
         self._drawn = self._random.standard_normal((self.population, len(self._mean)))
-        found: Floats = self._mean + self._sigma * self._drawn @ self._shape
-        return found
+        return self._mean + self._sigma * self._drawn @ self._shape
 
     def tell(self, _vectors: Floats, losses: Floats) -> None:
         """Follow the natural gradient."""
@@ -265,8 +262,7 @@ def weekly_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int, ve
     weights = batch_section.WeightsConfig(p=1.0)
     linear = config.model_copy(update={"policy": Policy.LINEAR, "weights": weights})
     found = replay_many(blocks, linear, units, vectors)
-    means: Floats = found.bounded_slowdown / found.ran
-    return means
+    return found.bounded_slowdown / found.ran
 
 
 def pure_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int) -> dict[str, Floats]:
@@ -288,8 +284,7 @@ def feature_scales(blocks: Sequence[JobBlock]) -> Floats:
     q = np.concatenate([block.processors for block in blocks]).astype(np.float64)
     slowdown = (_TYPICAL_WAIT + p) / p
     spread = np.array([np.std(values) for values in (q, p, p, p / q, slowdown, p * q)])
-    found: Floats = np.where(spread > 0, spread, 1.0)
-    return found
+    return np.where(spread > 0, spread, 1.0)
 
 
 def searched(wanted: Wanted) -> Floats:
@@ -348,8 +343,7 @@ def learned_of(found: Iterable[Floats], searching: Searching) -> Floats:
     total = np.zeros(len(vectors))
     for means in found:
         total += means
-    learned: Floats = normalised(vectors[[int(np.argmin(total))]])[0]
-    return learned
+    return normalised(vectors[[int(np.argmin(total))]])[0]
 
 
 def learn_mixed(

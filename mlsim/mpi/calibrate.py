@@ -67,8 +67,7 @@ def calibrate(comm: MPI.Intracomm) -> dict[str, Any]:
     for name, seconds in _calculations().items():
         result[name] = own.bcast(seconds)
     result["break"] = piece_time(own, lambda: None)
-    measured: dict[str, Any] = own.bcast(result)
-    return measured
+    return own.bcast(result)
 
 
 def piece_time(comm: MPI.Intracomm, body: Callable[[], object], pieces: int = 200) -> float:

@@ -63,8 +63,7 @@ class Layout:
     @property
     def counts(self) -> Ints:
         """Number of ranks per node."""
-        counts: Ints = np.bincount(self.nodes, minlength=len(self.leaders))
-        return counts
+        return np.bincount(self.nodes, minlength=len(self.leaders))
 
     @property
     def ranks_of_pes(self) -> Ints:
@@ -104,8 +103,7 @@ class Clock:
         if before == after or end <= begin:
             return readings - before
         share = (readings - begin) / (end - begin)
-        result: Floats = readings - (before + (after - before) * share)
-        return result
+        return readings - (before + (after - before) * share)
 
 
 def _measure(layout: Layout) -> tuple[float, float]:
@@ -121,8 +119,7 @@ def _measure(layout: Layout) -> tuple[float, float]:
                 comm.Send(np.full(1, now()), rank, _TAG)
         elif comm.rank == rank:
             result = _ask(comm)
-    measured: tuple[float, float] = layout.machine.bcast(result)
-    return measured
+    return layout.machine.bcast(result)
 
 
 def _ask(comm: MPI.Intracomm) -> tuple[float, float]:
@@ -244,8 +241,7 @@ class Context:
         if ranks_per_node not in kept:
             kept[ranks_per_node] = cls(comm, ranks_per_node)
             _made.append(kept[ranks_per_node])
-        context: Self = kept[ranks_per_node]
-        return context
+        return kept[ranks_per_node]
 
     def next_tag(self) -> int:
         """Return the first of 32 tags that no other active loop uses; all ranks must call this."""

@@ -229,8 +229,7 @@ def judge_stays(run: Schedule) -> Verdict:
 def first_of(wrong: Mask, times: Floats) -> list[int]:
     """Return the first wrong rows, in order of time."""
     rows = np.flatnonzero(wrong)
-    chosen: list[int] = rows[np.argsort(times[rows], kind="stable")[:MOST_NAMED]].tolist()
-    return chosen
+    return rows[np.argsort(times[rows], kind="stable")[:MOST_NAMED]].tolist()
 
 
 _ROUNDING = 1e-6  # Units by which a cap may be exceeded through rounding

@@ -438,8 +438,7 @@ def _longer(block: JobBlock, factor: float, _: Path) -> JobBlock:
 
 
 def _sizes(processors: Ints, factor: float) -> Ints:
-    scaled: Ints = np.maximum(np.rint(processors * factor), 1).astype(np.int64)
-    return scaled
+    return np.maximum(np.rint(processors * factor), 1).astype(np.int64)
 
 
 def machine_scaled(processors: int, factor: float) -> int:

@@ -99,8 +99,7 @@ def by_profile(costs: Floats, step: ExecutedChunks, p: int) -> ByProfile:
 
 def _work_by_profile(costs: Floats, chunks: ExecutedChunks) -> Floats:
     prefix = prefix_sums(costs)
-    work: Floats = prefix[chunks.first + chunks.size] - prefix[chunks.first]
-    return work
+    return prefix[chunks.first + chunks.size] - prefix[chunks.first]
 
 
 def estimate(steps: Sequence[ExecutedChunks], n: int, p: int) -> Estimate:

@@ -155,8 +155,7 @@ def _latest(task: Task, found: Found, free: Ints) -> Ints:
     # With the other free jobs as early as can be, a later start would cost more than they do now.
     above = float(weights @ (starts - earliest))
     slack = np.minimum(above / weights, 2.0**40).astype(np.int64) + 1
-    latest: Ints = np.maximum(earliest + slack, starts)
-    return latest
+    return np.maximum(earliest + slack, starts)
 
 
 def _proved(task: Task, answer: cp_solve.Answer, scale: float, latest: Ints, cost: float) -> float:

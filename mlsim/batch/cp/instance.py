@@ -97,8 +97,7 @@ class PowerPart:
 
     def shares(self) -> Floats:
         """Return the least power of each queued job as a fraction of what all may add."""
-        shares: Floats = self.least / max(self.capacity, 1)
-        return shares
+        return self.least / max(self.capacity, 1)
 
     def added(self, job: int, nodes: Ints) -> int:
         """Return the power of a queued job with its units on these nodes (microwatts)."""
@@ -206,8 +205,7 @@ class SharedPart:
 
     def dominant(self, n: int) -> Floats:
         """Return for each of ``n`` queued jobs the largest fraction of an amount that it asks for."""
-        shares: Floats = (self.asked_by(n) / np.maximum(self.capacity, 1)).max(axis=1, initial=0.0)
-        return shares
+        return (self.asked_by(n) / np.maximum(self.capacity, 1)).max(axis=1, initial=0.0)
 
     def take(self, rows: Ints) -> SharedPart:
         """Keep only some queued jobs, in the order given."""
@@ -235,8 +233,7 @@ class Instance:
     def priority(self) -> Floats:
         """Return each queued job's slowdown if it started now; larger goes first (paper, section 2.2)."""
         d = self.queued.duration
-        priority: Floats = (self.now - self.queued.arrival + d) / d
-        return priority
+        return (self.now - self.queued.arrival + d) / d
 
     def without_resources(self, kept: Ints) -> Instance:
         """Keep only the resource types with these indices."""

@@ -105,8 +105,7 @@ class Task:
         starts, order = np.empty(n, np.int64), np.arange(n)
         ranks = Ranks(np.zeros(n), others.keep_free, np.zeros(n, np.bool_), False, limit=1)
         self._schedule(order, others.jobs, ranks, math.inf, starts, nodes)
-        begun: Mask = starts == 0
-        return begun
+        return starts == 0
 
     def _schedule(
         self, order: Ints, jobs: Demands, ranks: Ranks, bound: float, starts: Ints, nodes: Ints
@@ -298,8 +297,7 @@ class Lists:
         rate[:fixed] = 0.0
         keep = rate[:, None] * np.where(requests > 0, capacity, 0)
         # A job that needs nearly all there is starts when all the rest is free.
-        rest: Floats = np.minimum(keep, np.maximum(capacity - requests * jobs.units[:, None], 0.0))
-        return rest
+        return np.minimum(keep, np.maximum(capacity - requests * jobs.units[:, None], 0.0))
 
     # Search
 

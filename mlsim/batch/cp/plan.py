@@ -30,8 +30,7 @@ class Plan:
 
     def starting(self) -> list[int]:
         """Return the rows of the jobs that start now."""
-        rows: list[int] = np.flatnonzero(self.start == 0).tolist()
-        return rows
+        return np.flatnonzero(self.start == 0).tolist()
 
 
 def objective_of(instance: Instance, start: Ints) -> float:
@@ -167,8 +166,7 @@ def _levels(of_node: Ints) -> list[int]:
     above = np.unique(of_node)[1:]
     if len(above) > _MOST_LEVELS:
         above = above[np.linspace(0, len(above) - 1, _MOST_LEVELS).astype(np.int64)]
-    levels: list[int] = above.tolist()
-    return levels
+    return above.tolist()
 
 
 _ROUNDING = 1e-9  # share by which sums of doubles may be too large

@@ -74,8 +74,7 @@ class BatchColumns:
 
     def running(self) -> list[int]:
         """Slots of the running jobs, in order of expected end."""
-        slots: list[int] = running_slots(self.columns).tolist()
-        return slots
+        return running_slots(self.columns).tolist()
 
     def waiting(self) -> Ints:
         """Slots of the waiting jobs, in the order of the queue; of live keys, in any order."""

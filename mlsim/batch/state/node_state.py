@@ -266,8 +266,7 @@ class NodesRoom(MachineRoom):
 
     def _free_of(self, node: int) -> Ints:
         """Return what is free of each resource of a node."""
-        free: Ints = self._available[row_of(node, self.address)].copy()
-        return free
+        return self._available[row_of(node, self.address)].copy()
 
     def _renew(self, node: int, free: Ints) -> None:
         """Set the free resources of a node, which may have become of another kind."""

@@ -268,8 +268,7 @@ class StudyRow:
     @property
     def facts(self) -> Mapping[str, Any]:
         """All metrics: the summary of the run, or the facts of the loop; empty if it failed."""
-        facts: Mapping[str, Any] = self._kept().get("summary", {})
-        return facts
+        return self._kept().get("summary", {})
 
     @property
     def reference(self) -> float | None:

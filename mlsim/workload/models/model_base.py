@@ -121,8 +121,7 @@ class ModelRecord:
 
 def model_record(word: WorkloadModel) -> ModelRecord:
     """Return the record of a model."""
-    record: ModelRecord = import_module(f"mlsim.workload.models.{word}_model").MODEL
-    return record
+    return import_module(f"mlsim.workload.models.{word}_model").MODEL
 
 
 def drawn_jobs(submit: Floats, run_time: Floats, walltime: Floats, processors: Ints, **more: Any) -> JobBlock:
