@@ -47,14 +47,8 @@ def c_function(result: str, *parameters: str) -> Callable[..., int]:
     """Make ``call(address, argument, ...)`` of a C function that gives a whole number, for use in kernels.
 
     The address is an argument and no constant, so that compiled code can be kept on disk although the
-    function lies elsewhere in every process.
-
-    Parameters
-    ----------
-    result, *parameters
-        Names of types: whole numbers of any width (``int32``) and, for parameters, ``float64``. Handles and
-        pointers are ``intp``.
-        Arguments are converted to the widths of the C parameters.
+    function lies elsewhere in every process. Types are whole numbers of any width (``int32``) and, for
+    parameters, ``float64``; handles and pointers are ``intp``. Arguments are converted to these widths.
     """
     if INTERPRETED:  # a type of C functions loads modules that nothing else needs
         return interpreted.c_function(result, parameters)
@@ -67,17 +61,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def by_last_type(answers: Mapping[type, Callable[..., Any]]) -> Callable[[F], F]:
     """Dispatch a declared function, in kernels, to the kernel for the type of its last argument.
 
-    The choice is made when the calling kernel is compiled, and costs nothing when it runs.
-
-    Parameters
-    ----------
-    answers
-        Kernels by type of named tuple; all take what the declaration does.
-
-    Returns
-    -------
-    callable
-        A decorator for the declaration, whose body is never run.
+    The choice is made when the calling kernel is compiled, and costs nothing when it runs. ``answers`` are
+    kernels by type of named tuple; all take what the declaration does, whose body is never run.
     """
 
     def declare(declared: F) -> F:
@@ -107,19 +92,9 @@ def unpacker(kind: type[Content], fields: Sequence[tuple[str, str, int]]) -> Cal
     """Make the function by which a kernel reads a named tuple of arrays whose places are written down.
 
     Arrays are looked up where they are used, so a tuple of many is one word to every kernel that takes it.
-    They are borrowed: the caller goes on owning them, and what is written down.
-
-    Parameters
-    ----------
-    kind
-        The named tuple.
-    fields
-        Name, dtype and number of dimensions of its arrays.
-
-    Returns
-    -------
-    callable
-        It takes the address of ``int64[len(fields), PACKED_WORDS]``: each array's address and shape.
+    They are borrowed: the caller goes on owning them, and what is written down. ``fields`` are name, dtype
+    and number of dimensions of each array. The function made takes the address of ``int64[len(fields),
+    PACKED_WORDS]``: each array's address and shape.
     """
     in_python = interpreted.unpacker(kind, fields)
     return cast(Callable[[int], Content], for_kernels("unpacker", in_python, kind, fields))

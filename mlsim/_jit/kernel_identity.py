@@ -36,12 +36,7 @@ class _UnknownError(Exception):
 def key_of(kernel: Any, fresh: bool = False) -> str | None:
     """Return the key of a kernel; None if it names what cannot be identified.
 
-    Parameters
-    ----------
-    kernel
-        An object with ``py_func`` and ``options``.
-    fresh
-        Look again at all that it is made of: constants may have been set since the last time.
+    With ``fresh``, all that it is made of is looked at again: constants may have been set meanwhile.
     """
     try:
         return _Digests({} if fresh else _known).of(kernel)
@@ -191,10 +186,7 @@ def _numba_version() -> str:
 def stamp() -> str:
     """Identify what machine code depends on besides the kernel: versions, settings and the processor.
 
-    Raises
-    ------
-    ImportError, OSError, RuntimeError
-        If it cannot be found out.
+    Raises ImportError, OSError or RuntimeError if it cannot be found out.
     """
     from llvmlite import __version__, binding
 

@@ -31,13 +31,6 @@ class Announcer:
 
     A command that needs one or two kernels gets them within a second, without an announcement. Longer
     compilation is announced while the compiler is still running, by a timer, as no other code runs then.
-
-    Parameters
-    ----------
-    clock
-        Return the time in seconds.
-    timer
-        Make what calls a function after some seconds, unless it is cancelled.
     """
 
     def __init__(
@@ -199,13 +192,7 @@ def kept_files(suffix: str) -> Iterator[tuple[str, bytes]]:
 
 
 def write(name: str, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also after a loss of power.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
+    """Write a file so that it is there whole or not at all, also after a loss of power, or raise OSError."""
     path = _directory() / name
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
         try:

@@ -16,14 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Kernel:
     """A function that is compiled when it is first called; numba is loaded where that, or a call, needs it.
 
-    Attributes
-    ----------
-    py_func
-        The function, in Python.
-    options
-        Options of ``numba.njit``.
-    inner
-        Whether only kernels call it.
+    ``options`` are those of ``numba.njit``; ``inner``: only kernels call it.
     """
 
     def __init__(self, body: Callable[..., Any], options: dict[str, Any], inner: bool) -> None:
@@ -97,19 +90,11 @@ def kernel(function: F, /) -> F: ...
 @overload
 def kernel(**options: Any) -> Callable[[F], F]: ...
 def kernel(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
-    """Compile a function to machine code on its first call and keep the result on disk.
+    """Compile a function over numbers and arrays on its first call, and keep the machine code on disk.
 
-    Parameters
-    ----------
-    function
-        A function over numbers and NumPy arrays.
-    **options
-        Further options of ``numba.njit``, such as ``inline="always"``.
-
-    Notes
-    -----
-    Division follows NumPy's rules (no exception on zero). Floating point is strict: no reordering,
-    so that results are the same bytes on every run.
+    ``options`` are further ones of ``numba.njit``, such as ``inline="always"``. Division follows NumPy's
+    rules (no exception on zero). Floating point is strict: no reordering, so that results are the same bytes
+    on every run.
     """
     if function is None:
         return lambda body: _kernel(body, options, False)

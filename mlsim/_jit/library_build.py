@@ -124,19 +124,8 @@ def build(
 ) -> Path:
     """Build the library of the manifest's kernels, and its index, on all cores; return the library's file.
 
-    Parameters
-    ----------
-    lines
-        Lines of the manifest; by default all.
-    folder
-        Where the library and its index are written.
-    levels
-        Numba's names of processors by level; by default all of this architecture.
-
-    Raises
-    ------
-    RuntimeError
-        If a kernel cannot be compiled or linked.
+    ``lines`` are those of the manifest (default: all), ``levels`` Numba's names of processors by level
+    (default: all of this architecture). Raises RuntimeError if a kernel cannot be compiled or linked.
     """
     levels = levels or BASELINES.get(platform.machine())
     if levels is None:

@@ -37,13 +37,7 @@ INTERPRETED = _is_interpreted()
 
 
 def require_numba(what: str) -> None:
-    """Refuse to compile what only Numba can.
-
-    Raises
-    ------
-    InputError
-        If Numba is not installed.
-    """
+    """Raise InputError if Numba is not installed, which alone can compile ``what``."""
     if find_spec("numba") is None:
         raise InputError(
             f"{what}: is not in mlsim's library of built kernels and has to be compiled by Numba, which is "
@@ -54,12 +48,7 @@ def require_numba(what: str) -> None:
 class Late:
     """Placeholder that registers its content with Numba when the first kernel that names it is compiled.
 
-    Numba asks a value that it does not know for its type.
-
-    Attributes
-    ----------
-    identity
-        All that it depends on.
+    Numba asks a value that it does not know for its type. ``identity`` is all that it depends on.
     """
 
     def __init__(self, register: Callable[[], Any], *identity: Any) -> None:
@@ -78,16 +67,10 @@ class Late:
 
 
 def for_kernels(name: str, in_python: Callable[..., Any], *given: Any) -> Any:
-    """Make a function that kernels call and numba does not know.
+    """Make a function that kernels call and numba does not know; interpreted runs call ``in_python``.
 
-    Parameters
-    ----------
-    name
-        Name of a function of :mod:`mlsim._jit.numba_intrinsics`, by which Numba types the call.
-    in_python
-        Its substitute where kernels are Python functions.
-    *given
-        If there are any, the function makes the one that types from them.
+    Numba types the call by the function ``name`` of :mod:`mlsim._jit.numba_intrinsics`, or by what that makes
+    of ``given``.
     """
     return in_python if INTERPRETED else late_intrinsic(name, *given)
 

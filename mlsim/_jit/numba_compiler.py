@@ -26,15 +26,7 @@ _untyped: Any = types  # it is not typed itself
 
 
 class KeptResults(_Cache):
-    """Cache that Numba reads compiled kernels from and writes them to.
-
-    Parameters
-    ----------
-    kernel
-        The kernel.
-    inner
-        Whether this is about it as a part of others, without machine code.
-    """
+    """Cache of a kernel for Numba; ``inner``: of the kernel as a part of others, without machine code."""
 
     def __init__(self, kernel: Any, inner: bool) -> None:
         self._kernel, self._inner = kernel, inner
@@ -187,15 +179,7 @@ class _InnerDispatcher(_Dispatcher):
 
 
 def dispatcher_of(kernel: Any, inner: bool) -> Any:
-    """Make numba's object for a kernel.
-
-    Parameters
-    ----------
-    kernel
-        The kernel, with its options of ``numba.njit`` on top of what holds for all.
-    inner
-        Whether it lacks machine code, and the wrappers by which Python calls it.
-    """
+    """Make numba's object for a kernel; an ``inner`` one lacks machine code, and Python cannot call it."""
     options = {**_OPTIONS, "no_cpython_wrapper": True} if inner else dict(_OPTIONS)
     options |= kernel.options
     keeps = options.pop("cache", True)

@@ -53,31 +53,17 @@ _WORD = Struct("q")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kernel's machine code with a C function that takes words.
+    """A kernel's machine code with a C function that takes words: ``int32 (int64 *words)``.
 
-    Attributes
-    ----------
-    kinds
-        Types of the arguments, in words.
-    symbol
-        Name of the C function: ``int32 (int64 *words)``, not 0 where the kernel raised; what it returns
-        stands behind the arguments.
-    returns
-        What it returns: kinds of numbers and arrays.
-    together
-        Whether these are the items of a tuple.
-    needs
-        Names that the code asks for.
-    code
-        The object code.
+    The function returns 0, unless the kernel raised; what the kernel returns stands behind the arguments.
     """
 
-    kinds: tuple[str, ...]
-    symbol: str
-    returns: tuple[str, ...]
-    together: bool
-    needs: tuple[str, ...]
-    code: bytes
+    kinds: tuple[str, ...]  # types of the arguments, in words
+    symbol: str  # name of the C function
+    returns: tuple[str, ...]  # kinds of numbers and arrays that it returns
+    together: bool  # whether these are the items of a tuple
+    needs: tuple[str, ...]  # names that the code asks for
+    code: bytes  # object code
 
 
 class _UnfitError(Exception):
@@ -269,13 +255,7 @@ def _raise(address: int) -> None:
 
 
 def save(kernel: Any, entry: Entry, seconds: float) -> None:
-    """Keep an entry of a kernel, which took so many seconds to compile.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
+    """Keep an entry of a kernel, which took so many seconds to compile; OSError if it cannot be written."""
     key = kernel.key
     if key is None or not is_usual():
         return

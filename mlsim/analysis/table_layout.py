@@ -63,23 +63,9 @@ class NumberTable:
     """A table for the terminal; columns that do not fit go to further blocks under the same first columns.
 
     Cells of numbers are in one line always. Titles and labels are broken first, where the width demands it.
-
-    Parameters
-    ----------
-    titles
-        Of the columns; no header line if all are empty.
-    rows
-        The first rows; :meth:`add` adds others.
-    keys
-        So many first columns are labels, which each block repeats.
-    left
-        Titles of further columns of text, aligned left.
-    beside
-        Titles of columns that are never in another block than the column before them.
-    heading
-        A line above the table.
-    ruled
-        Whether a line separates the titles from the rows.
+    There is no header line if all titles are empty. The first ``keys`` columns are labels, which each block
+    repeats; those of titles in ``left`` are text as well, aligned left; those in ``beside`` are never in
+    another block than the column before them. ``ruled``: a line separates the titles from the rows.
     """
 
     def __init__(

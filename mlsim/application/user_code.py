@@ -74,22 +74,10 @@ def compile_technique(
 ) -> CompiledTechnique:
     """Compile ``function(n, p, remaining, step, pe)`` of a Python file, or a class, once per process.
 
-    Parameters
-    ----------
-    file
-        Path of the file, relative to the current directory.
-    function
-        Name of the function: it receives the iterations and PEs of the loop, the remaining iterations, the
-        scheduling step from 0 and the requesting PE, and returns the chunk size. Or name of a class.
-    parameters
-        Further arguments of the function or of the class's constructor, by name: numbers, booleans, texts,
-        lists of numbers.
-
-    Raises
-    ------
-    InputError
-        If there is no such function, it does not accept the parameters, cannot be compiled, or does not
-        return a whole number.
+    The function receives the iterations and PEs of the loop, the remaining iterations, the scheduling step
+    from 0 and the requesting PE, and returns the chunk size. ``parameters`` are further arguments of it or of
+    the class's constructor: numbers, booleans, texts, lists of numbers. InputError if there is no such
+    function, it does not accept the parameters, cannot be compiled, or does not return a whole number.
     """
     path = expanded(file)
     with open_file(path, f"technique {function!r}") as opened:

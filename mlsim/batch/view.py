@@ -36,53 +36,49 @@ class FurtherColumns(dict[str, NDArray[Any]]):
         raise KeyError(f"there is no column {name!r}; add it to workload.columns, which names: {there}")
 
 
+def _none() -> Ints:
+    return np.empty(0, np.int64)
+
+
+def _no_columns() -> FurtherColumns:
+    return FurtherColumns()
+
+
+def _no_shares() -> Ints:
+    return np.empty((0, 0), np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class WaitingJobs:
-    """The jobs that wait, one row each, in order of (submit_time, job_id).
+    """The jobs that wait, one row each, in order of (submit_time, job_id): n rows.
 
-    Attributes
-    ----------
-    number : ndarray of int64, shape (n,)
-        Order of arrival from 0, unique in a run.
-    job_id : ndarray of int64, shape (n,)
-        Identifier in the log.
-    submit_time : ndarray of float64, shape (n,)
-        Seconds from the scenario's start; of a job that depends on others, its eligible time.
-    estimate : ndarray of float64, shape (n,)
-        What the dispatcher may know of the run time [s]; above 0.
-    processors : ndarray of int64, shape (n,)
-        Processors as in the log.
-    units : ndarray of int64, shape (n,)
-        Identical units that the job asks for; each lies on one node.
-    request : ndarray of int64, shape (n, R)
-        What one unit asks of each resource, in the order of :attr:`StateView.resources`.
-    user, group, executable, queue, partition : ndarray of int64, shape (n,)
-        Numbers as in the log, -1 if not known.
-    node_set : ndarray of int64, shape (n,)
-        Row of :attr:`StateView.node_sets` with the nodes that the job may use.
-    data : mapping
-        What the plugin of ``batch.data`` returned at this pass; empty without one.
-    columns : mapping of name to ndarray, shape (n,)
-        The columns of the log that ``workload.columns`` names: int64 where every job of the log has a whole
-        number; float64 for other numbers, NaN where there is none; else objects, texts or None.
+    ``user``, ``group``, ``executable``, ``queue`` and ``partition`` are numbers as in the log, -1 if unknown.
     """
 
-    number: Ints
-    job_id: Ints
+    number: Ints  # int64[n]: order of arrival from 0, unique in a run
+    job_id: Ints  # int64[n]: identifier in the log
     submit_time: Floats
-    estimate: Floats
-    processors: Ints
-    units: Ints
+    """float64[n]: seconds from the scenario's start; of a job that depends on others, its eligible time."""
+    estimate: Floats  # float64[n]: what the dispatcher may know of the run time [s]; above 0
+    processors: Ints  # int64[n]: as in the log
+    units: Ints  # int64[n]: identical units that the job asks for; each lies on one node
     request: Ints
+    """int64[n, R]: what one unit asks of each resource, in the order of :attr:`StateView.resources`."""
     user: Ints
     group: Ints
     executable: Ints
     queue: Ints
     partition: Ints
-    columns: FurtherColumns = field(default_factory=lambda: FurtherColumns())
-    shares: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
-    node_set: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    columns: FurtherColumns = field(default_factory=_no_columns)
+    """The columns of the log that ``workload.columns`` names, by name: int64 where every job of the log has a
+    whole number; float64 for other numbers, NaN where there is none; else objects, texts or None.
+    """
+    shares: Ints = field(default_factory=_no_shares)
+    """int64[n, S]: what the job asks of what the machine has as a whole."""
+    node_set: Ints = field(default_factory=_none)
+    """int64[n]: row of :attr:`StateView.node_sets` with the nodes that the job may use."""
     data: Mapping[str, Any] = field(default_factory=dict)
+    """What the plugin of ``batch.data`` returned at this pass; empty without one."""
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -90,53 +86,32 @@ class WaitingJobs:
 
 @dataclass(frozen=True, slots=True)
 class RunningJobs:
-    """The jobs that run, one row each, in order of arrival, and what they hold.
+    """The jobs that run, one row each, in order of arrival, and what they hold: m rows.
 
-    Attributes
-    ----------
-    number, job_id : ndarray of int64, shape (m,)
-        As in :class:`WaitingJobs`.
-    start_time : ndarray of float64, shape (m,)
-        Seconds from the scenario's start.
-    expected_end : ndarray of float64, shape (m,)
-        max(start + estimate, now + 1 s): a job that outlived its estimate is expected in a second.
-    units : ndarray of int64, shape (m,)
-        Units that the job still holds.
-    request : ndarray of int64, shape (m, R)
-        What one unit holds of each resource.
-    user, group, executable, queue, partition : ndarray of int64, shape (m,)
-        Numbers as in the log, -1 if not known.
-    held_job, held_node, held_units : ndarray of int64, shape (h,)
-        Who holds what, one row a (job, node): row of this table, node, units of the job there.
-    columns : mapping of name to ndarray, shape (m,)
-        As in :class:`WaitingJobs`.
-    shares : ndarray of int64, shape (m, S)
-        What the job holds, until it ends, of what the machine has as a whole.
+    Columns of the same name are those of :class:`WaitingJobs`.
     """
 
     number: Ints
     job_id: Ints
-    start_time: Floats
+    start_time: Floats  # float64[m]: seconds from the scenario's start
     expected_end: Floats
-    units: Ints
-    request: Ints
+    """float64[m]: max(start + estimate, now + 1 s): a job that outlived its estimate ends in a second."""
+    units: Ints  # int64[m]: that the job still holds
+    request: Ints  # int64[m, R]: what one unit holds of each resource
     user: Ints
     group: Ints
     executable: Ints
     queue: Ints
     partition: Ints
-    held_job: Ints
-    held_node: Ints
-    held_units: Ints
-    columns: FurtherColumns = field(default_factory=lambda: FurtherColumns())
-    shares: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    held_job: Ints  # int64[h]: row of this table, for each (job, node) of a job that holds units there
+    held_node: Ints  # int64[h]: the node
+    held_units: Ints  # int64[h]: units of the job there
+    columns: FurtherColumns = field(default_factory=_no_columns)
+    shares: Ints = field(default_factory=_no_shares)
+    """int64[m, S]: what the job holds, until it ends, of what the machine has as a whole."""
 
     def __len__(self) -> int:
         return self.job_id.size
-
-
-def _none() -> Ints:
-    return np.empty(0, np.int64)
 
 
 def _never() -> Floats:
@@ -147,18 +122,12 @@ def _never() -> Floats:
 class Drains:
     """Announced drains that are known and not over, one row per node, in order of start.
 
-    Attributes
-    ----------
-    node : ndarray of int64, shape (d,)
-        Number of the node. It may have several rows.
-    start, end : ndarray of float64, shape (d,)
-        From when and until when it is promised to maintenance (s); infinity: for good. Before ``start`` the
-        node is in use, but a job that is expected to end after ``start`` cannot start there.
+    Before ``start`` the node is in use, but a job that is expected to end after it cannot start there.
     """
 
-    node: Ints = field(default_factory=_none)
-    start: Floats = field(default_factory=_never)
-    end: Floats = field(default_factory=_never)
+    node: Ints = field(default_factory=_none)  # int64[d]: number of the node; it may have several rows
+    start: Floats = field(default_factory=_never)  # float64[d]: begin of maintenance [s]
+    end: Floats = field(default_factory=_never)  # float64[d]: its end [s]; infinity: for good
 
     def __len__(self) -> int:
         return self.node.size

@@ -51,92 +51,54 @@ _OPTION_OF = {key: key for key in ParametersConfig.model_fields if key != "stati
 
 @dataclass(frozen=True, kw_only=True)
 class LoopOptions:
-    """Options of a :class:`LoopScheduler`; the simulator's words, units and defaults.
+    """Options of a :class:`LoopScheduler`; the simulator's words, units and defaults."""
 
-    Attributes
-    ----------
-    n
-        Iterations, 0 to 2^62.
-    technique
-        Name of the catalogue, ``./file.py:function``, or ``X+Y`` under a model of two levels.
-    model
-        ``cca``, ``dca``, ``hdca``, or ``hmw`` (``hierarchical-master-worker``).
-    technique_parameters
-        Parameters of a user-defined function or class, by name.
-    min_chunk
-        Least chunk, but for the last one.
-    weights
-        One number per rank, of any sum, for WF and AWF and its variants; None: all equal.
-    mu, sigma, h
-        Mean and standard deviation of the iteration times, and overhead of one chunk, in s; for techniques
-        that need them, see ``mlsim list techniques``.
-    alpha, swr, batches, growth, awf_chunk, first_chunk
-        Of TAP; of PLS; of FISS and VISS; of VISS; of AWF-C and AWF-E; of AF.
-    random_from, random_to
-        Bounds of RND's chunks, as shares of N/P.
-    compat
-        ``lb4mpi``: chunks as the library LB4MPI assigns them; for cca and dca.
-    seed
-        For RND.
-    master
-        ``non-dedicated`` (default) or ``dedicated``; for cca and hmw.
-    break_after
-        Iterations that a master executes between two polls for requests; for cca and hmw, where None means as
-        many as take about 75 µs, as it has measured them.
-        Under dca and hdca, None leaves chunks uncut; a number cuts the coordinator's chunks, so that MPI can
-        make progress for it where the network does not (see docs/how-to/cluster.md).
-    service_order
-        ``fifo`` or ``lowest-rank``; for cca and hmw.
-    request_ahead
-        Iterations before the end of its chunk at which a worker asks for the next one; 0: when it has ended;
-        for cca, and techniques that do not follow chunks by the clock.
-    global_p
-        P of the technique between nodes: ``nodes`` or ``pes``; for hdca and hmw.
-    lock
-        ``fifo`` or ``polling``: order in which locks are acquired, where a technique or a model needs them.
-    injected_delay
-        Seconds added to every chunk calculation.
-    pieces
-        Number of pieces in which the body executes a chunk of AF, which times each; 0: one per iteration.
-    ranks_per_node
-        Splits nodes into parts of this many ranks, for models of two levels on few machines; None: whole
-        nodes.
-    wait
-        ``spin``, ``sleep``, or ``auto``: sleep where a node has more ranks than cores.
-    warn_after
-        Seconds after which a waiting rank reports a rank that has not arrived or was stopped; 0: never.
-    """
-
-    n: int
+    n: int  # iterations, 0 to 2^62
     technique: str = "GSS"
-    model: str = "dca"
-    technique_parameters: Mapping[str, Any] | None = None
-    min_chunk: int = 1
+    """Name of the catalogue, ``./file.py:function``, or ``X+Y`` under a model of two levels."""
+    model: str = "dca"  # cca, dca, hdca, or hmw (hierarchical-master-worker)
+    technique_parameters: Mapping[str, Any] | None = None  # of a user-defined function or class, by name
+    min_chunk: int = 1  # least chunk, but for the last one
     weights: Sequence[float] | None = None
-    mu: float | None = None
-    sigma: float | None = None
-    h: float | None = None
-    alpha: float = 1.3
-    swr: float = 0.5
-    batches: int | None = None
-    growth: str = "converging"
-    awf_chunk: str = "rest"
-    first_chunk: float = 0.1
-    random_from: float = 0.0
-    random_to: float = 1.0
-    compat: str = "none"
-    seed: int = 0
-    master: str = "non-dedicated"
+    """One number per rank, of any sum, for WF and AWF and its variants; None: all equal."""
+    mu: float | None = None  # mean iteration time in s, for techniques that `mlsim list techniques` shows
+    sigma: float | None = None  # likewise, standard deviation of the iteration times in s
+    h: float | None = None  # likewise, overhead of one chunk in s
+    alpha: float = 1.3  # of TAP
+    swr: float = 0.5  # of PLS
+    batches: int | None = None  # of FISS and VISS
+    growth: str = "converging"  # of VISS
+    awf_chunk: str = "rest"  # of AWF-C and AWF-E
+    first_chunk: float = 0.1  # of AF
+    random_from: float = 0.0  # lower bound of RND's chunks, as a share of N/P
+    random_to: float = 1.0  # upper bound
+    compat: str = "none"  # lb4mpi: chunks as the library LB4MPI assigns them; for cca and dca
+    seed: int = 0  # for RND
+    master: str = "non-dedicated"  # or dedicated; for cca and hmw
     break_after: int | None = None
-    service_order: str = "fifo"
+    """Iterations that a master executes between two polls for requests; for cca and hmw, where None means as
+    many as take about 75 µs, as it has measured them. Under dca and hdca, None leaves chunks uncut; a number
+    cuts the coordinator's chunks, so that MPI can make progress for it where the network does not (see
+    docs/how-to/cluster.md).
+    """
+    service_order: str = "fifo"  # or lowest-rank; for cca and hmw
     request_ahead: int = 0
-    global_p: str = "nodes"
+    """Iterations before the end of its chunk at which a worker asks for the next one; 0: when it has ended;
+    for cca, and techniques that do not follow chunks by the clock.
+    """
+    global_p: str = "nodes"  # P of the technique between nodes: nodes or pes; for hdca and hmw
     lock: str = "fifo"
-    injected_delay: float = 0.0
+    """fifo or polling: order in which locks are acquired, where a technique or a model needs them."""
+    injected_delay: float = 0.0  # seconds added to every chunk calculation
     pieces: int = 16
+    """Number of pieces in which the body executes a chunk of AF, which times each; 0: one per iteration."""
     ranks_per_node: int | None = None
-    wait: Literal["auto", "spin", "sleep"] = "auto"
+    """Splits nodes into parts of this many ranks, for models of two levels on few machines; None: whole
+    nodes.
+    """
+    wait: Literal["auto", "spin", "sleep"] = "auto"  # auto: sleep where a node has more ranks than cores
     warn_after: float = WARN_AFTER
+    """Seconds after which a waiting rank reports a rank that has not arrived or was stopped; 0: never."""
 
     def checked(self) -> Self:
         """Return the options with every keyword in its usual spelling; InputError for a wrong one."""

@@ -76,36 +76,20 @@ class LoopTotals:
 
 @dataclass(frozen=True)
 class LoopReport:
-    """Execution of a loop on one rank; times in s.
-
-    Attributes
-    ----------
-    rank, ranks
-        This rank, and how many there are.
-    chunks, executed
-        Chunks and iterations that it executed.
-    busy
-        Time executing chunks.
-    overhead
-        Time between asking for a chunk and starting it, or the notice that there is none; a master's time
-        serving others amid its own chunk, or as its only work.
-    finish
-        When it ended its last chunk, counted from the loop's first request on any rank; 0 if it had none.
-    told
-        When it learned that there is no more work.
-    loop
-        The whole loop; None but on rank 0.
-    """
+    """Execution of a loop on one rank; times in s."""
 
     rank: int
     ranks: int
-    chunks: int
-    executed: int
-    busy: float
+    chunks: int  # that this rank executed
+    executed: int  # iterations
+    busy: float  # time executing chunks
     overhead: float
-    finish: float
-    told: float
-    loop: LoopTotals | None
+    """Time between asking for a chunk and starting it, or the notice that there is none; a master's time
+    serving others amid its own chunk, or as its only work.
+    """
+    finish: float  # end of its last chunk, from the loop's first request on any rank; 0 if it had none
+    told: float  # when it learned that there is no more work
+    loop: LoopTotals | None  # the whole loop; None but on rank 0
 
     def __str__(self) -> str:
         if self.loop is None:

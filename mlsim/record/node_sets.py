@@ -1,42 +1,18 @@
 """Sets of nodes as text, and core numbers of occupancy rows."""
 
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 from math import frexp
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Ints
-from mlsim.errors import InputError, MlsimError
+from mlsim.errors import MlsimError
 from mlsim.record.record_tables import Jobs, Nodes, Occupancy
 
 Bytes = NDArray[np.uint8]
-
-_PIECE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
-
-
-def format_nodes(nodes: ArrayLike) -> str:
-    """Return a set of node numbers, in any order, as ascending intervals with one space between them.
-
-    >>> format_nodes([7, 0, 1, 2, 3])
-    '0-3 7'
-    """
-    node = np.unique(np.asarray(nodes, np.int64))
-    rows = np.array([0, len(node)], np.int64)
-    return _texts(rows, node, np.ones_like(node))[0]
-
-
-def parse_nodes(text: str) -> Ints:
-    """Parse intervals into ascending node numbers; InputError if a piece is not ``N`` or ``N-M``.
-
-    >>> parse_nodes("0-3 7")
-    array([0, 1, 2, 3, 7])
-    """
-    pieces = [_parse_piece(piece, text) for piece in text.split()]
-    return np.unique(np.concatenate([np.empty(0, np.int64), *pieces]))
 
 
 def job_node_sets(occupancy: Occupancy, n_jobs: int) -> list[str]:
@@ -45,14 +21,6 @@ def job_node_sets(occupancy: Occupancy, n_jobs: int) -> list[str]:
         return [""] * n_jobs  # without loading kernels
     rows, order = _group_by_job(occupancy.job, occupancy.node, n_jobs)
     return _texts(rows, occupancy.node[order], occupancy.count[order])
-
-
-def _parse_piece(piece: str, text: str) -> Ints:
-    match = _PIECE.fullmatch(piece)
-    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
-    if last < first:
-        raise InputError(f"{piece!r} in the node set {text!r} is no interval; write it like '0-3 7'")
-    return np.arange(first, last + 1)
 
 
 def _group_by_job(job: Ints, node: Ints, n_jobs: int) -> tuple[Ints, Ints]:

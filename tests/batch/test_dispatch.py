@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.columns.job_columns import RESERVATIONS
-from mlsim.batch.order.policies import CODES, Accounts, parameters_of, policy_keys, queue_order, usage_at
+from mlsim.batch.order.policies import CODES, Accounts, parameters_of, policy_keys, usage_at
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
 from tests.batch.builders import RigidApplications, block, simulate, system
@@ -403,7 +403,9 @@ def test_queue_order_is_that_of_the_queue(policy):
     rng = np.random.default_rng(3)
     submit = np.sort(rng.integers(0, 100, 40)).astype(float)
     estimate, processors = rng.integers(1, 9, 40).astype(float), rng.integers(1, 5, 40)
-    order = queue_order(config, 100.0, submit, estimate, processors)
+    code = CODES[config.ordering.value]
+    keys = policy_keys(code, 100.0, submit, estimate, processors, np.zeros(40), parameters_of(config))
+    order = np.argsort(keys, kind="stable")
     twins = [
         Job(k, r, p, p, q)
         for k, (r, p, q) in enumerate(

@@ -54,13 +54,7 @@ def instance_as_json(instance: Instance) -> dict[str, Any]:
 
 
 def instance_from_json(data: Mapping[str, Any], place: str = "instance") -> Instance:
-    """Read an instance.
-
-    Raises
-    ------
-    InputError
-        If something is missing or of another shape; the message begins with ``place``.
-    """
+    """Read an instance; an InputError on what is missing or of another shape begins with ``place``."""
     try:
         if missing := [key for key in _NEEDED if key not in data]:
             raise KeyError(missing[0])

@@ -32,13 +32,7 @@ def control_for(name: words.Dispatcher, config: CpConfig, seed: int = 0) -> Cont
 
 
 def make_planner(name: words.Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanner:
-    """Make a planner by its name, without memory of earlier passes.
-
-    Raises
-    ------
-    InputError
-        If it needs CP-SAT and ortools is not installed.
-    """
+    """Make a planner by its name, without memory of earlier passes; InputError if ortools is missing."""
     if name is not words.Dispatcher.LISTS and find_spec("ortools") is None:
         raise InputError(
             f"batch.dispatcher: {name} plans by CP-SAT, and ortools is not installed; "

@@ -89,33 +89,6 @@ def policy_keys(
     return keys
 
 
-def queue_order(
-    config: BatchConfig,
-    now: float,
-    submit: Floats,
-    estimate: Floats,
-    processors: Ints,
-    used: Floats | None = None,
-    policy: Policy | None = None,
-) -> Ints:
-    """Return the rows of waiting jobs in the order of the batch level; equal keys in order of arrival.
-
-    Columns are in order of (submission time, job id), times in seconds. ``used`` is the decayed usage of each
-    job's owner (:func:`usage_at`), needed by fairshare only. ``policy`` is by default that of the queue;
-    ``config.backfill_order`` is that of backfilling.
-    """
-    keys = policy_keys(
-        CODES[(policy or config.ordering).value],
-        now,
-        submit,
-        estimate,
-        processors,
-        np.zeros(len(submit)) if used is None else used,
-        parameters_of(config),
-    )
-    return np.argsort(keys, kind="stable").astype(np.int64)
-
-
 _WIDEST: Final = 200  # sizes of keys are from 2^-200 to 2^200, or 0; beyond, they are equal
 _UP: Final = 600
 _ZERO: Final = 2.0**300

@@ -15,54 +15,33 @@ from mlsim.workload.workload_jobs import JobBlock
 
 
 class SubmittedJob(NamedTuple):
-    """A job as its user submitted it.
+    """A job as its user submitted it; user, group, queue and partition are numbers, -1 if unknown."""
 
-    Attributes
-    ----------
-    job_id
-        Identifier in the workload.
-    submit_time
-        Seconds from the scenario's start.
-    walltime
-        Seconds the user asked for: the limit of the run time.
-    processors
-        Processors asked for.
-    request
-        Units, and the total request of each further resource, in the platform's order; -1 where the workload
-        does not specify it, and empty where it never does.
-    user, group, queue, partition
-        Numbers from the workload; -1 unknown.
-    name
-        Name of the job: its executable, where the workload has names for them, or else its number as a
-        text; empty if it is not known.
-    prefix
-        The name without trailing digits; empty if the name is a number.
-    """
-
-    job_id: int
-    submit_time: float
-    walltime: float
-    processors: int
+    job_id: int  # in the workload
+    submit_time: float  # seconds from the scenario's start
+    walltime: float  # seconds the user asked for: the limit of the run time
+    processors: int  # asked for
     request: tuple[int, ...]
+    """Units, and the total request of each further resource, in the platform's order; -1 where the workload
+    does not specify it, and empty where it never does.
+    """
     user: int
     group: int
     queue: int
     partition: int
     name: str
-    prefix: str
+    """Its executable, where the workload has names for them, or else its number as a text; empty if it is not
+    known.
+    """
+    prefix: str  # the name without trailing digits; empty if the name is a number
 
 
 class JobNames:
     """Names of jobs, by the code of their executable.
 
-    Parameters
-    ----------
-    names
-        Names behind the codes 1, 2, ... as the header of a workload has them (``executable_names``); a code
-        beyond them is its own name, as in SWF.
+    ``names`` are those of the codes 1, 2, ... as the header of a workload has them (``executable_names``); a
+    code beyond them is its own name, as in SWF.
 
-    Examples
-    --------
     >>> JobNames(["md12", "lammps"])(1), JobNames()(12), JobNames()(-1)
     (('md12', 'md'), ('12', ''), ('', ''))
     """
@@ -356,12 +335,6 @@ _BY_NAME: Final[dict[str, Callable[[], Predictor]]] = {
 
 
 def make_predictor(name: str) -> Predictor:
-    """Return a new predictor by its name in a scenario, files as seen from the current directory.
-
-    Raises
-    ------
-    InputError
-        If a user-defined predictor cannot be made.
-    """
+    """Return a new predictor by its name in a scenario, files as seen from the current directory."""
     kind = _BY_NAME.get(name)
     return user_predictor(name) if kind is None else kind()
