@@ -11,8 +11,8 @@ from typing import Any
 def late(package: str) -> Callable[[str], Any]:
     """Make the ``__getattr__`` of a package, for the names that it imports where types are checked.
 
-    The block ``if TYPE_CHECKING:`` of its source is the one place that says which module has which name. No
-    name is that of a module.
+    The block ``if TYPE_CHECKING:`` of its source is the only list of the names and their modules. No name is
+    that of a module.
     """
     home_of: dict[str, str] = {}
 
