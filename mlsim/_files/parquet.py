@@ -103,9 +103,15 @@ ROW_GROUP = 1 << 16  # Rows that are in memory at a time while a long table is w
 
 
 def write_frames(
-    file: Path | IO[bytes], frames: Iterable[pl.DataFrame], metadata: Mapping[str, str] | None = None
+    file: Path | IO[bytes],
+    frames: Iterable[pl.DataFrame],
+    metadata: Mapping[str, str] | None = None,
+    rows: int = ROW_GROUP,
 ) -> None:
-    """Write frames of one schema, each requested when it is due, as one table; OSError if that fails."""
+    """Write frames of one schema, each requested when it is due, as one table; OSError if that fails.
+
+    ``rows`` of a row group are in memory at a time.
+    """
     check_fork()
     frames = iter(frames)
     first = next(frames)
@@ -115,7 +121,7 @@ def write_frames(
             file,
             compression="zstd",
             compression_level=_LEVEL,
-            row_group_size=ROW_GROUP,
+            row_group_size=rows,
             metadata=dict(metadata) if metadata else None,
         )
     except pl.exceptions.PolarsError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -19,7 +18,7 @@ from mlsim.application.selection.selector import ExecutedChunks, Selected, StepF
 from mlsim.application.techniques import read_only
 from mlsim.execution_models.loop_state import Perturbation, Rows, work_done
 from mlsim.record import Chunks, ChunkStore, LoopChunks, Loops, PEs, Selections, empty
-from mlsim.record.column_types import stored_columns
+from mlsim.record.column_types import GrowingArray, column, let_go, stored_columns
 
 Table = TypeVar("Table")
 _Clock = Callable[[Floats], Floats]
@@ -253,7 +252,8 @@ class LoopRecorder:
     def __init__(self, keep_pes: bool, store: ChunkStore | None) -> None:
         self._keep_pes = keep_pes
         self._store = store
-        self._loops = array("q"), array("d")  # whole numbers and others of all rows
+        self._n_loops = 0
+        self._loops = GrowingArray(np.int64, _LOOP_INTS), GrowingArray(np.float64, _LOOP_FLOATS)
         self._pes: list[tuple[float, int, int, PEs]] = []
         self._chunks: list[tuple[float, int, LoopChunks]] = []
         self._last_start: dict[int, float] = {}  # of jobs that started again
@@ -274,9 +274,13 @@ class LoopRecorder:
         ``requests`` are None for all loops or for none.
         """
         if last:
-            row = _loop_row(job, outcome)
-            self._loops[0].extend(row[:_LOOP_INTS])
-            self._loops[1].extend(row[_LOOP_INTS:])
+            row, n = _loop_row(job, outcome), self._n_loops
+            for kept, values in zip(self._loops, (row[:_LOOP_INTS], row[_LOOP_INTS:]), strict=True):
+                kept.reserve(n + 1, n)
+                kept.array[:, n] = values
+            self._n_loops += 1
+            if n % _SETTLED == 0:
+                let_go(*(kept.array for kept in self._loops))
             if outcome.selected:
                 self._selected.append((job, began, outcome.selected))
         if attempt > 1:
@@ -303,12 +307,17 @@ class LoopRecorder:
 
     def loops(self) -> Loops:
         """Return one row per loop, in order of the jobs' arrival."""
-        ints = np.array(self._loops[0], np.int64).reshape(-1, _LOOP_INTS)
-        if not len(ints):
+        n = self._n_loops
+        if not n:
             return empty(Loops)
-        order = np.argsort(ints[:, 0], kind="stable")
-        floats = np.array(self._loops[1]).reshape(len(ints), -1)
-        return Loops(*map(np.ascontiguousarray, (*ints[order].T, *floats[order].T)))
+        order = np.argsort(self._loops[0].array[0, :n], kind="stable")
+        columns: list[NDArray[Any]] = []
+        for kept in self._loops:
+            for values in kept.array:
+                columns.append(column((n,), values.dtype))
+                columns[-1][:] = values[order]
+                let_go(values, columns[-1])
+        return Loops(*columns)
 
     def pes(self) -> PEs:
         """Return one row per PE, by job in order of start, then by attempt, then by PE."""
@@ -351,7 +360,8 @@ def _table_of(table: type[Table], rows: Sequence[tuple[Any, ...]]) -> Table:
     )
 
 
-_LOOP_INTS = 4  # columns of whole numbers, the first ones of a row
+_LOOP_INTS, _LOOP_FLOATS = 4, 7  # columns of whole numbers, the first ones of a row, and of others
+_SETTLED = 4096  # rows of loops after which their memory is released, if they are in files
 
 
 def _loop_row(job: int, outcome: LoopOutcome) -> tuple[Any, ...]:

@@ -192,6 +192,7 @@ def write_files(
 
     ``before_summary`` is called before the summary is written, so that it can contain the time of the output.
     """
+    _tidy(result.records)
     with importing():
         from mlsim.record.parquet_tables import write_tables
 
@@ -246,4 +247,5 @@ def _tidy(records: Records) -> None:
     """Free the memory of the last step that the next one does not need."""
     let_go_of_table(records.jobs)
     let_go_of_table(records.occupancy)
+    let_go_of_table(records.loops)
     give_back(is_large(records))

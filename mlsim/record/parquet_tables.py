@@ -20,7 +20,7 @@ from mlsim.errors import InputError, OutputError
 from mlsim.record import record_tables as tables
 from mlsim.record.column_types import Stored, empty, let_go, stored_columns, words_of
 from mlsim.record.derived_times import of_last_attempts, restarts
-from mlsim.record.table_blocks import chunk_blocks, copies_of, n_rows, record_blocks
+from mlsim.record.table_blocks import chunk_blocks, copies_of, is_long, n_rows, record_blocks
 from mlsim.record.table_files import ALWAYS, FILES, JOB_COLUMNS, Columns, Known, Values, Words, file_columns
 
 _ROW_GROUP = 1 << 16  # rows encoded at a time: bounds the memory that writing takes
@@ -55,9 +55,9 @@ def _blocks(table: str, records: tables.Records) -> Iterator[tables.Records]:
         for chunks in chunk_blocks(rows):
             yield replace(records, chunks=chunks)
     elif table == "jobs" and max(n_rows(rows), n_rows(records.occupancy) // 8) > _ROW_GROUP:
-        # Of jobs on many nodes fewer at a time: their stays are in memory.
-        yield from record_blocks(records, max(_ROW_GROUP // (1 + n_rows(records.occupancy) // _STAYS), 1))
-    elif table not in ("occupancy", "passes", "messages") or n_rows(rows) <= _ROW_GROUP:
+        # Part of a row group: it has many columns, and of jobs on many nodes the stays are in memory too.
+        yield from record_blocks(records, max(_ROW_GROUP // (4 + n_rows(records.occupancy) // _STAYS), 1))
+    elif table not in ("occupancy", "passes", "messages", "loops") or n_rows(rows) <= _ROW_GROUP:
         yield records
     else:
         for block in copies_of(rows, _ROW_GROUP):
@@ -66,8 +66,10 @@ def _blocks(table: str, records: tables.Records) -> Iterator[tables.Records]:
 
 
 def _write_parquet(table: str, records: tables.Records, technique: str | None, path: Path) -> Path:
+    # The texts of nodes make rows of jobs with many stays long.
+    rows = _ROW_GROUP // 4 if table == "jobs" and is_long(records.occupancy) else _ROW_GROUP
     with _writing(path):
-        write_frames(path, (frame(table, block, technique) for block in _blocks(table, records)))
+        write_frames(path, (frame(table, block, technique) for block in _blocks(table, records)), rows=rows)
     return path
 
 

@@ -6,14 +6,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mlsim._runtime.arrays import Floats, NDArray
+from mlsim._runtime.arrays import Floats, Ints, NDArray
 from mlsim.record.chunk_store import BLOCK_ROWS as CHUNK_ROWS
 from mlsim.record.chunk_store import StoredChunks
-from mlsim.record.column_types import let_go, zeros
+from mlsim.record.column_types import column, let_go, zeros
 from mlsim.record.record_tables import (
     Attempts,
     Chunks,
     Jobs,
+    Loops,
     Messages,
     Occupancy,
     Passes,
@@ -26,8 +27,8 @@ LONG_ROWS = 250_000  # longer tables are summed up and written piece by piece
 LARGE_ROWS = 50_000  # up to here a run takes little more memory than the libraries it uses
 
 AnyTable = TypeVar("AnyTable")
-Table = TypeVar("Table", Jobs, Occupancy, Passes, Attempts, Messages)
-Long = Jobs | Occupancy | Passes | Attempts | Chunks | Messages
+Table = TypeVar("Table", Jobs, Loops, Occupancy, Passes, Attempts, Messages)
+Long = Jobs | Loops | Occupancy | Passes | Attempts | Chunks | Messages
 
 
 def is_long(table: Long) -> bool:
@@ -110,9 +111,9 @@ def copies_of(table: Table, block_rows: int) -> Iterator[Table]:
     for first in range(0, n_rows(table), block_rows):
         rows = slice(first, first + block_rows)
         columns = {}
-        for name, column in _columns(table).items():
-            columns[name] = column[rows].copy()
-            let_go(column)  # the system maps more of a file than is read
+        for name, values in _columns(table).items():
+            columns[name] = values[rows].copy()
+            let_go(values)  # the system maps more of a file than is read
         yield type(table)(**columns)
 
 
@@ -140,7 +141,7 @@ def stay_once(occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None
 def record_blocks(records: Records, block_rows: int) -> Iterator[Records]:
     """Yield the records of some jobs after the other; rows of jobs count from the first of these."""
     first, held = 0, records.occupancy
-    alone = is_long(held) and stay_once(held, records.jobs, records.attempts)
+    runs = _runs_of_jobs(held, n_rows(records.jobs)) if is_long(held) else None
     for jobs in copies_of(records.jobs, block_rows):
         last = first + len(jobs.job_id)
         attempts = rows_of(records.attempts, _between(records.attempts.job, first, last))
@@ -151,7 +152,9 @@ def record_blocks(records: Records, block_rows: int) -> Iterator[Records]:
             turned_away.job[rows] - first, turned_away.reason[rows].copy(), turned_away.reasons
         )
         let_go(turned_away.job, turned_away.reason)
-        stays = _first_stays(held, jobs, first) if alone else _stays_of(held, jobs, attempts, first)
+        stays = (
+            _stays_of(held, jobs, attempts, first) if runs is None else _run_stays(held, *runs, first, last)
+        )
         own = records.own.rows(first, last)
         steps = rows_of(records.power_steps, _between(records.power_steps.job, first, last))
         yield replace(
@@ -172,19 +175,34 @@ def _between(job: NDArray[np.int64], first: int, last: int) -> slice:
     return slice(int(low), int(high))
 
 
-def _first_stays(occupancy: Occupancy, block: Jobs, first: int) -> Occupancy:
-    """Return the stays of consecutive jobs, counted from ``first``, all of which begin with their jobs."""
-    begins = np.unique(block.start_time[~np.isnan(block.start_time)])
-    low, high = (np.searchsorted(occupancy.start, begins, side=side) for side in ("left", "right"))
-    let_go(occupancy.start)  # the system maps more of a file than is read: one column at a time
-    count = high - low
-    rows = np.arange(count.sum()) + np.repeat(low - (np.cumsum(count) - count), count)
-    job = occupancy.job[rows]
-    rows = rows[(job >= first) & (job < first + len(block.job_id))]
+def _runs_of_jobs(occupancy: Occupancy, n_jobs: int) -> tuple[Ints, Ints] | None:
+    """Return the first stay of each job and their number; None where others lie between those of a job."""
+    begin, count = column((n_jobs,), np.int64), column((n_jobs,), np.int64)
+    count[:] = 0
+    row, runs, last = 0, 0, -1
+    for stays in blocks_of(occupancy):
+        at = np.flatnonzero(np.diff(stays.job, prepend=last))  # where those of another job begin
+        job, lengths = stays.job[at], np.diff(at, append=len(stays.job))
+        if last >= 0:
+            count[last] += len(stays.job) - lengths.sum()
+        begin[job] = row + at
+        np.add.at(count, job, lengths)
+        row, runs, last = row + len(stays.job), runs + len(job), int(stays.job[-1])
+        let_go(begin, count)
+    return (begin, count) if runs == np.count_nonzero(count) else None
+
+
+def _run_stays(occupancy: Occupancy, begin: Ints, count: Ints, first: int, last: int) -> Occupancy:
+    """Return the stays of jobs from ``first`` to before ``last``, counted from ``first``."""
+    held = first + np.flatnonzero(count[first:last])
+    held = held[np.argsort(begin[held])]
+    low, many = begin[held], count[held]
+    let_go(begin, count)
+    rows = np.arange(many.sum()) + np.repeat(low - (np.cumsum(many) - many), many)
     columns = {}
-    for name, column in _columns(occupancy).items():
-        columns[name] = column[rows]
-        let_go(column)
+    for name, values in _columns(occupancy).items():  # the system maps more of a file than is read
+        columns[name] = values[rows]
+        let_go(values)
     return Occupancy(**columns | {"job": columns["job"] - first})
 
 

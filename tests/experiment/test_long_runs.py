@@ -89,6 +89,14 @@ CASES = {
         "batch": {"backfill": "greedy", "on_failure": "resume", "checkpoint": "1 min"},
         "workload": {"mapping": "node"},
     },
+    "loops": {
+        "application": {
+            "model": "loop",
+            "iterations": {"per_pe": 1},
+            "costs": {"profile": "job", "variation": 0.3},
+        },
+        "coordination": {"rca": True},
+    },
 }
 
 
@@ -97,12 +105,12 @@ CASES = {
 def test_a_long_run_gives_what_a_short_one_gives(tmp_path, scenario, long, request, case) -> None:
     scenario = {
         key: {**value, **CASES[case].get(key, {})} if isinstance(value, dict) else value
-        for key, value in scenario.items()
+        for key, value in (CASES[case] | scenario).items()
     }
     streamed = mlsim.run(from_mapping(scenario), out=tmp_path / "streamed")
     request.getfixturevalue("monkeypatch").undo()
     held = mlsim.run(from_mapping(scenario), out=tmp_path / "held")
-    assert held.summary["self"]["engine"] == ("replay" if case == "replay" else "simpy")
+    assert held.summary["self"]["engine"] == ("replay" if case in ("replay", "loops") else "simpy")
     assert held.summary["jobs"]["rejected"] > 0
     assert held.summary["jobs"]["backfilled"] > 0
     assert held.summary["queue_length"]["max"] > 3
@@ -111,7 +119,9 @@ def test_a_long_run_gives_what_a_short_one_gives(tmp_path, scenario, long, reque
         assert held.summary["failures"]["lost_core_seconds"] > 0
     same(streamed.summary, held.summary)
     tables = ["jobs", "nodes", "occupancy"]
-    tables += [name for name in ("passes", "attempts") if (tmp_path / "held" / f"{name}.parquet").exists()]
+    further = "passes", "attempts", "loops", "messages"
+    tables += [name for name in further if (tmp_path / "held" / f"{name}.parquet").exists()]
+    assert ("loops" in tables) == ("messages" in tables) == (case == "loops")
     for name in tables:
         one, other = (pl.read_parquet(tmp_path / way / f"{name}.parquet") for way in ("streamed", "held"))
         assert one.schema == other.schema

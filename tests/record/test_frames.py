@@ -102,7 +102,8 @@ def test_what_is_written_is_read(groups: list[dict[str, Any]]) -> None:
     assert (zeros[0] == zeros[1]).all()
 
 
-def test_a_row_group_at_a_time_is_asked_for_and_the_rest_is_not_held() -> None:
+@pytest.mark.parametrize("rows", [ROW_GROUP, ROW_GROUP // 4])
+def test_a_row_group_at_a_time_is_asked_for_and_the_rest_is_not_held(rows: int) -> None:
     """At most a few frames are ahead of what is written."""
     alive: set[int] = set()
     most = 0
@@ -110,7 +111,7 @@ def test_a_row_group_at_a_time_is_asked_for_and_the_rest_is_not_held() -> None:
     def frames(n: int) -> Iterator[pl.DataFrame]:
         nonlocal most
         for number in range(n):
-            frame = pl.DataFrame({"long": np.full(ROW_GROUP, number)})
+            frame = pl.DataFrame({"long": np.full(rows, number)})
             weakref.finalize(frame, alive.discard, number)
             alive.add(number)
             most = max(most, len(alive))
@@ -118,8 +119,8 @@ def test_a_row_group_at_a_time_is_asked_for_and_the_rest_is_not_held() -> None:
             del frame
 
     file = io.BytesIO()
-    write_frames(file, frames(50))
-    assert pl.read_parquet(file.getvalue())["long"].unique_counts().to_list() == [ROW_GROUP] * 50
+    write_frames(file, frames(50), rows=rows)
+    assert pl.read_parquet(file.getvalue())["long"].unique_counts().to_list() == [rows] * 50
     assert most < 10
 
 

@@ -25,7 +25,8 @@ def records_of(n: int, returns: bool) -> Records:
     order = [job for job in np.argsort(start, kind="stable").tolist() if not np.isnan(start[job])]
     rows = [(job, node, start[job], start[job] + 1.0 + node) for job in order for node in range(1 + job % 4)]
     if returns:
-        rows += [(order[-1], 0, start[order[-1]] + 8.0, start[order[-1]] + 9.0)]
+        again = order[-12]  # its node returns when jobs that came later have started
+        rows += [(again, 0, start[order[-1]], start[again] + 9.0)]
     job, node, begin, end = map(np.array, zip(*rows, strict=True))
     ones = np.ones(len(job), np.int64)
     stays = Occupancy(job, node, ones, 2 * ones, begin, end, end < start[job] + 4.0)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from mlsim._runtime.arrays import Ints
+from mlsim._runtime.memory import let_go_of_freed
 from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.clock.planned_ends import ENDS, FINISHED, LAUNCHES, Planning, Releasing, plan_releases
 from mlsim.batch.columns import job_columns as at
@@ -72,6 +73,7 @@ class CoupledBatch(CompiledBatch):
     def _report_progress(self) -> None:
         super()._report_progress()
         self.state.occupancy.free_filed()
+        let_go_of_freed()
 
     def _settle(self) -> None:
         """End the applications of jobs that have ended."""

@@ -8,7 +8,7 @@ from mlsim._jit import apart_kernel, kernel, last_bit, leaf_kernel, next_bit
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.columns.job_columns import FIRST_ROW, ROWS
 from mlsim.record import Occupancy
-from mlsim.record.column_types import GrowingArray, let_go
+from mlsim.record.column_types import GrowingArray, column, let_go
 
 JOB, NODE, COUNT, NODE_CORES, RELEASED = range(5)
 BEGIN, FINISH = range(2)
@@ -42,11 +42,12 @@ class OccupancyLog:
 
     def record(self, used: int) -> Occupancy:
         """Return the first ``used`` rows as a table of records, which shares the columns."""
-        released = np.empty(used, np.bool_)
+        released = column((used,), np.bool_)
         for first in range(0, used, _BLOCK_ROWS):
             rows = slice(first, min(first + _BLOCK_ROWS, used))
             released[rows] = self.ints[RELEASED, rows]
             self.free_filed()
+            let_go(released)
         return Occupancy(
             job=self.ints[JOB, :used],
             node=self.ints[NODE, :used],
