@@ -3,7 +3,8 @@
 Run it as ``python tools/bench/rca_scale.py`` with the logs of the Parallel Workloads Archive in MLSIM_TRACES,
 or name some of them (``KTH Curie``). Each run is ``mlsim run`` in a process of its own. ``--shares 0.1 1``
 gives the shares of each log that are simulated, from its first job on; between two shares the exponents of
-CPU seconds over jobs and over messages are printed. ``--without`` simulates the same without RCA.
+CPU seconds over jobs and over messages are printed. ``--without`` simulates the same without RCA;
+``--calibrate`` lets loops take the recorded run times of their jobs, and ``--technique`` is theirs.
 """
 
 from __future__ import annotations
@@ -36,28 +37,21 @@ batch: {{policy: FCFS, backfill: easy, on_overrun: extend}}
 application:
   model: loop
   iterations: {{per_pe: 1}}
-  costs: {{profile: job, variation: 0.25}}
-  technique: STATIC
+  costs: {{profile: job, variation: 0.25, calibrate: {calibrate}}}
+  technique: {technique}
 coordination: {{rca: {rca}}}
 output: {{pictures: off}}
 """
 
 
-def simulated(name: str, share: float, traces: Path, rca: bool) -> tuple[int, int, Cost]:
-    """Simulate a share of a log; return its jobs and messages, and what that took."""
+def simulated(name: str, share: float, traces: Path, keys: dict[str, str]) -> tuple[int, int, Cost]:
+    """Simulate a share of a log; return its jobs and messages, and what that took. ``keys``: of SCENARIO."""
     file, jobs, nodes, cores = LOGS[name]
     with tempfile.TemporaryDirectory() as directory:
         scenario, out = Path(directory, "scale.yaml"), Path(directory, "run")
         first = math.ceil(jobs * share)
         scenario.write_text(
-            SCENARIO.format(
-                name=name,
-                nodes=nodes,
-                cores=cores,
-                path=traces / file,
-                first=first,
-                rca="on" if rca else "off",
-            )
+            SCENARIO.format(name=name, nodes=nodes, cores=cores, path=traces / file, first=first, **keys)
         )
         cost = measured(["run", str(scenario), "--out", str(out)])
         summary = json.loads((out / "summary.json").read_text())
@@ -70,15 +64,19 @@ def main() -> None:
     parser.add_argument("logs", nargs="*", metavar="LOG", help=f"of {', '.join(LOGS)}; default: all")
     parser.add_argument("--shares", type=float, nargs="+", default=[1.0])
     parser.add_argument("--without", action="store_true")
+    parser.add_argument("--calibrate", action="store_const", default="none", const="recorded")
+    parser.add_argument("--technique", default="STATIC")
     given = parser.parse_args()
     if unknown := set(given.logs) - set(LOGS):
         parser.error(f"no such log: {', '.join(sorted(unknown))}; allowed: {', '.join(LOGS)}")
     traces = Path(os.environ.get("MLSIM_TRACES", ROOT.parent / "shared" / "traces")).resolve()
+    keys = {"rca": "off" if given.without else "on"}
+    keys |= {"calibrate": given.calibrate, "technique": given.technique}
     print("log          jobs    messages    CPU s    ms a job  peak MB  exponent: jobs  messages", flush=True)
     for name in given.logs or LOGS:
         before: tuple[int, int, Cost] | None = None
         for share in given.shares:
-            now = jobs, messages, cost = simulated(name, share, traces, not given.without)
+            now = jobs, messages, cost = simulated(name, share, traces, keys)
             grown = ""
             if before is not None:
                 seconds = math.log(cost.seconds / before[2].seconds)

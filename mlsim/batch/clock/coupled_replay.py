@@ -20,6 +20,7 @@ from mlsim.scenario import BatchConfig
 from mlsim.workload.workload_jobs import JobBlock
 
 _REPORT_EVERY = 4096  # passes between two reports of progress: single ones may take long
+_TRIMMED_EVERY = 1024  # loops after which memory that they freed is returned to the system
 
 
 class CoupledBatch(CompiledBatch):
@@ -45,6 +46,7 @@ class CoupledBatch(CompiledBatch):
             *(np.zeros(machine.n_nodes, np.int64), np.zeros(places), np.zeros(places, np.int64)),
         )
         self._n_settled = 0  # ended jobs whose applications have ended too
+        self._n_launched = 0  # since freed memory was returned
         super().__init__(machine, config, requests, report, nodes_one_by_one=log is not None)
 
     def run(self, blocks: Iterable[JobBlock], applications: Applications | None = None) -> None:
@@ -56,6 +58,7 @@ class CoupledBatch(CompiledBatch):
     def _launch(self) -> None:
         """Launch the applications of the jobs that have just started, after those that ended before."""
         self._settle()
+        self._n_launched += int(self._progress[LAUNCHES])
         now, launch = float(self._events.clock[0]), self.state.applications.launch
         for slot in self.state.started[: self._progress[LAUNCHES]].tolist():
             forecast = launch(slot, now)
@@ -73,7 +76,9 @@ class CoupledBatch(CompiledBatch):
     def _report_progress(self) -> None:
         super()._report_progress()
         self.state.occupancy.free_filed()
-        let_go_of_freed()
+        if self._n_launched >= _TRIMMED_EVERY:
+            self._n_launched = 0
+            let_go_of_freed()
 
     def _settle(self) -> None:
         """End the applications of jobs that have ended."""
