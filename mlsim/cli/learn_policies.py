@@ -181,6 +181,7 @@ def mixed(context: typer.Context, options: _MixedOptions) -> None:
         if out is not None:
             policy_validation.write_mixed(out, found, scenario)
             policy_validation.write_phases(out, None)
+            learning_parts.write_tables(out, dict.fromkeys(("map.csv", "map.png")))
         if options.map_ is not None:
             means = search_maps.map_of(weeks, *_weeks("--map", options.map_), found, parts)
             show_rows("Map of the search space", search_maps.map_rows(means, found), ",.2f")

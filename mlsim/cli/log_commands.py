@@ -74,14 +74,10 @@ def describe(options: _DescribeOptions) -> None:
     show(NumberTable(("", *(each.facts["log"] for each in logs)), rows, ruled=True))
     for log in (each.facts for each in logs):
         if options.months and log["months"]:  # unknown without UnixStartTime
-            show("")
-            show_rows(f"{log['log']}: months", log["months"], ",.4g")
+            show_rows(f"\n{log['log']}: months", log["months"], ",.2f")
         if options.lags:
-            show("")
-            show_rows(
-                f"{log['log']}: autocorrelation of run times, median (quartiles)",
-                _lag_rows(log, options.lags),
-            )
+            heading = f"\n{log['log']}: autocorrelation of run times, median (quartiles)"
+            show_rows(heading, _lag_rows(log, options.lags))
 
 
 def _lag_rows(log: dict[str, Any], lags: int) -> list[dict[str, object]]:

@@ -324,19 +324,14 @@ def _months(axes: Any, log: Description, colour: str, *_: int) -> None:
 
 
 def _draw_lags(axes: Any, logs: Sequence[Description]) -> None:
-    """Draw the median over categories by lag, with the band between the quartiles of the first kind."""
+    """Draw the median over categories of each kind by lag, with the band between the quartiles."""
     for log, colour in zip(logs, _COLOURS, strict=False):
-        lines = zip(log.facts["autocorrelation"].items(), ("-", "--", ":"), strict=True)
-        for place, ((name, found), style) in enumerate(lines):
-            rows = {key: [lag[key] for lag in found["lags"]] for key in ("p25", "median", "p75")}
-            lags = np.arange(1, len(rows["median"]) + 1)
-            label = name if log is logs[0] else None
-            axes.plot(lags, rows["median"], style, color=colour, linewidth=1, label=label)
-            if place == 0:
-                axes.fill_between(lags, rows["p25"], rows["p75"], color=colour, alpha=0.15, linewidth=0)
-    axes.axhline(0, color="0.7", linewidth=0.7)
-    title = "autocorrelation of run times within a category: median (band: quartiles of the first)"
-    axes.set(title=title, xlabel="lag (jobs)")
+        for (name, found), style in zip(log.facts["autocorrelation"].items(), ("-", "--", ":"), strict=True):
+            low, middle, high = ([lag[key] for lag in found["lags"]] for key in ("p25", "median", "p75"))
+            lags = np.arange(1, len(middle) + 1)
+            axes.plot(lags, middle, style, color=colour, linewidth=1, label=name if log is logs[0] else None)
+            axes.fill_between(lags, low, high, color=colour, alpha=0.08, linewidth=0)
+    axes.set(title="autocorrelation of run times: median and quartiles", xlabel="lag (jobs in a category)")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(frameon=False, ncols=3)
 

@@ -238,7 +238,9 @@ def test_the_command_writes_a_scenario_that_runs(scenario, tmp_path):
     assert result.exit_code == 0, result.output
     assert "w*_train" in result.output
     assert "Map of the search space" in result.output
-    assert (tmp_path / "out" / "map.png").is_file()
+    assert {path.name for path in (tmp_path / "out").glob("map.*")} == {"map.csv", "map.png"}
+    assert CliRunner().invoke(app, ["learn", "mixed", str(tmp_path / "base.yaml"), *words]).exit_code == 0
+    assert not list((tmp_path / "out").glob("map.*"))  # no map of another command
     rows = (tmp_path / "out" / "weeks.csv").read_text().splitlines()
     assert rows[0].startswith("week,part,w*,w*_train,w_greedy,SAF")
     assert len(rows) == 6
