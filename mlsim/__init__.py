@@ -7,7 +7,7 @@ without running it.
 
 from typing import TYPE_CHECKING
 
-from mlsim._runtime import forks
+from mlsim._runtime import forks  # noqa: F401  (before any fork)
 from mlsim._runtime.late import late, listed
 from mlsim.errors import InputError, MlsimError, OutputError
 
@@ -29,5 +29,5 @@ __all__ = [
     "run",
 ]
 
-__getattr__ = late(__name__)
+__getattr__ = late(__name__, {"experiment": "compare Result run RunComparison", "scenario": "load Scenario"})
 __dir__ = listed(__name__)

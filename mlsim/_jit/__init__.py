@@ -32,3 +32,34 @@ from mlsim._jit.kernel_store import (
 from mlsim._jit.kernels import apart_kernel, inlined, inner_kernel, kernel, leaf_kernel
 from mlsim._jit.mode import INTERPRETED, require_numba
 from mlsim._jit.object_cache import by_numba
+
+__all__ = [
+    "INTERPRETED",
+    "PACKED_WORDS",
+    "apart_kernel",
+    "borrowed",
+    "by_last_type",
+    "by_numba",
+    "c_function",
+    "compile_seconds",
+    "compiling",
+    "estimate_by",
+    "exchange",
+    "fetch_add",
+    "inlined",
+    "inner_kernel",
+    "is_compiled",
+    "kernel",
+    "last_bit",
+    "leaf_kernel",
+    "load_acquire",
+    "next_bit",
+    "no_longer_elsewhere",
+    "quiet",
+    "require_numba",
+    "shared",
+    "store_release",
+    "unpacker",
+    "while_elsewhere",
+    "zeros",
+]

@@ -8,19 +8,11 @@ from importlib import import_module
 from typing import Any
 
 
-def late(package: str) -> Callable[[str], Any]:
-    """Make the ``__getattr__`` of a package, for the names that it imports where types are checked.
-
-    The block ``if TYPE_CHECKING:`` of its source is the only list of the names and their modules. No name is
-    that of a module.
-    """
-    home_of: dict[str, str] = {}
+def late(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
+    """Make the ``__getattr__`` of a package: its names, none of them a module's, per module that has them."""
+    home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names.split()}
 
     def get(name: str) -> Any:
-        if not home_of:
-            home_of.update(_imported_for_types(package))
-        if name == "__all__":  # of a package that does not list them itself
-            return sorted(home_of)
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         found = getattr(import_module(home_of[name]), name)
@@ -28,16 +20,6 @@ def late(package: str) -> Callable[[str], Any]:
         return found
 
     return get
-
-
-def _imported_for_types(package: str) -> dict[str, str]:
-    """Return the module of each name that the source of a package imports in a block of its own."""
-    import ast
-
-    loader: Any = sys.modules[package].__loader__
-    blocks = (part.body for part in ast.parse(loader.get_source(package)).body if isinstance(part, ast.If))
-    imports = (one for body in blocks for one in body if isinstance(one, ast.ImportFrom))
-    return {alias.name: str(one.module) for one in imports for alias in one.names}
 
 
 def listed(package: str) -> Callable[[], list[str]]:

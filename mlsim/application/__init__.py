@@ -15,4 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["TECHNIQUES", "ChunkRows", "CostProfiles", "LoopOutcome", "TechniqueEntry", "simulate", "trial_by"]
 
-__getattr__ = late(__name__)
+__getattr__ = late(
+    __name__,
+    {
+        "iteration_costs": "CostProfiles",
+        "loop_outcome": "ChunkRows LoopOutcome",
+        "loop_simulation": "simulate trial_by",
+    },
+)

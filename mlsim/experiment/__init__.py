@@ -33,4 +33,14 @@ __all__ = [
     "run_study",
 ]
 
-__getattr__ = late(__name__)
+__getattr__ = late(
+    __name__,
+    {
+        "comparison": "compare RunComparison",
+        "loops": "choices load_loop loop_from_mapping LoopResult run_loop run_loops",
+        "result": "Result",
+        "run_status": "Progress",
+        "runner": "Comparison run run_both",
+        "study": "load_study read_study run_study Study StudyRow",
+    },
+)

@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopReport", "LoopScheduler"]
 
-__getattr__ = late(__name__)
+__getattr__ = late(__name__, {"loop_report": "LoopReport", "scheduler": "LoopScheduler"})

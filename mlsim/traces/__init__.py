@@ -2,3 +2,15 @@
 
 from mlsim.traces.trace_conversion import FORMATS, convert, cut, move_apart
 from mlsim.traces.trace_reader import Survey, anchor_of, opened, problems_of, survey
+
+__all__ = [
+    "FORMATS",
+    "Survey",
+    "anchor_of",
+    "convert",
+    "cut",
+    "move_apart",
+    "opened",
+    "problems_of",
+    "survey",
+]

@@ -32,4 +32,16 @@ __all__ = [
     "write_swf",
 ]
 
-__getattr__ = late(__name__)
+__getattr__ = late(
+    __name__,
+    {
+        "generated_jobs": "generate",
+        "log_facts": "describe",
+        "log_fields": "Field Rates names_of",
+        "log_source": "Workload count_marks open_workload",
+        "models.model_fit": "fit",
+        "derived_logs": "resample scale",
+        "swf_log": "read_swf write_swf SwfReader",
+        "workload_jobs": "JobBlock",
+    },
+)

@@ -12,3 +12,5 @@ only shapes, an SVG element each. Still pictures are by Matplotlib, as everywher
 
 from mlsim.analysis.page.page_data import PageLoops, wanted_jobs
 from mlsim.analysis.page.report_page import PageRun, PageStudy, page_text
+
+__all__ = ["PageLoops", "PageRun", "PageStudy", "page_text", "wanted_jobs"]

@@ -16,4 +16,15 @@ if TYPE_CHECKING:
     from mlsim.experiment.study.study_results import StudyTables, read_study
     from mlsim.experiment.study.study_runner import run_study
 
-__getattr__ = late(__name__)
+__all__ = ["Study", "StudyRow", "StudyTables", "load_study", "read_study", "run_study"]
+
+__getattr__ = late(
+    __name__,
+    {
+        "study_loading": "load_study",
+        "study_model": "Study",
+        "study_plan": "StudyRow",
+        "study_results": "read_study StudyTables",
+        "study_runner": "run_study",
+    },
+)

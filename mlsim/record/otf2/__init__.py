@@ -12,4 +12,8 @@ if TYPE_CHECKING:
     from mlsim.record.otf2.trace_content import Selection, Service, TraceOptions
     from mlsim.record.otf2.trace_writer import TraceInfo, write_otf2
 
-__getattr__ = late(__name__)
+__all__ = ["LATEST", "Level", "Selection", "Service", "TraceInfo", "TraceOptions", "write_otf2"]
+
+__getattr__ = late(
+    __name__, {"trace_content": "Selection Service TraceOptions", "trace_writer": "TraceInfo write_otf2"}
+)
