@@ -51,7 +51,8 @@ def make_callable(family: Family, name: str) -> Callable[..., Any]:
     title = f"{family.name} {name}"
     code = _found(family, title, name)
     if isinstance(code, type):
-        return getattr(_made(family, title, name, code), family.methods[0])
+        method: Callable[..., Any] = getattr(_made(family, title, name, code), family.methods[0])
+        return method
     parameters = resolve_parameters(title, family.key, code, parameters_of(name), family.arguments)
     return partial(code, **parameters) if parameters else code
 

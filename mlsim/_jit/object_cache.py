@@ -155,7 +155,8 @@ def _address(array: Any, flags: int) -> int:
             return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a fifth of the time of the other way
         except ValueError:  # of a kind that no buffer has
             raise _UnfitError from None
-    return array.__array_interface__["data"][0]
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _named(arguments: Sequence[Any]) -> tuple[list[str], str]:

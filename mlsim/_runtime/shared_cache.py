@@ -47,7 +47,8 @@ def shared(key: Hashable, make: Callable[[], tuple[Kept, int]]) -> Kept:
             return make()[0]
         if key in _kept:
             _kept.move_to_end(key)
-            return _kept[key][0]
+            found: Kept = _kept[key][0]
+            return found
         made, size = make()
         if size <= MOST_BYTES:
             _kept[key] = made, size

@@ -210,7 +210,8 @@ def queue_shares(jobs: Jobs, attempts: Attempts | None = None) -> Floats | None:
     edges = np.clip(np.append(times, np.inf), first, last)
     seconds = np.bincount(waiting.astype(np.int64), weights=np.diff(edges))
     seconds[0] += edges[0] - first
-    return seconds / (last - first)
+    shares: Floats = seconds / (last - first)
+    return shares
 
 
 def _time_of_queues(jobs: Jobs) -> tuple[float, float] | None:

@@ -33,7 +33,7 @@ def summarize(
     ``tau`` [s] bounds bounded slowdowns; ``measured``, of mlsim itself, becomes the key ``self``.
     """
     jobs = records.jobs
-    return json_safe(
+    summary: dict[str, Any] = json_safe(
         {
             "schema_version": SCHEMA_VERSION,
             "scenario": scenario,
@@ -59,6 +59,7 @@ def summarize(
             "self": dict(measured or {}),
         }
     )
+    return summary
 
 
 def _of_some_runs(records: Records, tau: float) -> dict[str, Any]:

@@ -216,7 +216,8 @@ class CostSums(NamedTuple):
     def between(self, first: Floats | Ints, size: Floats | Ints) -> Floats:
         """Return the cost of ranges of iterations, in s at speed 1; blocks must have one iteration."""
         if self.block:
-            return self.sums[first + size] - self.sums[first]
+            costs: Floats = self.sums[first + size] - self.sums[first]
+            return costs
         count, begin = np.asarray(size, np.float64), np.asarray(first, np.float64)
         middle = self.sums[1] + self.sums[2] * (begin + 0.5 * (count - 1.0))
         return np.asarray(np.maximum(count * middle, 0.0), np.float64)

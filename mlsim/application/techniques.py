@@ -234,7 +234,8 @@ def scaled(weights: Floats) -> Floats:
     """Scale weights to a mean of 1."""
     if (weights == weights[0]).all():
         return np.ones(len(weights))
-    return weights * (len(weights) / weights.sum())
+    result: Floats = weights * (len(weights) / weights.sum())
+    return result
 
 
 def is_adaptive_over_steps(choice: Choice, selected: bool = False) -> bool:

@@ -139,7 +139,8 @@ def _whole(job_id: Ints, values: NDArray[Any]) -> Ints:
 def _column(block: JobBlock, name: str) -> NDArray[Any] | None:
     """Return a column of jobs; None where the log has none of that name."""
     if name in COLUMNS:
-        return getattr(block, name)
+        values: NDArray[Any] = getattr(block, name)
+        return values
     return None if block.own is None else block.own.of.get(name)
 
 
@@ -157,7 +158,8 @@ def uniform_by_id(seed: int, job_id: Ints) -> Floats:
     mixed = (job_id.astype(np.uint64) + state) * np.uint64(_GOLDEN)
     for shift, factor in ((30, _MIX_1), (27, _MIX_2)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    drawn: Floats = ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return drawn
 
 
 class _Rules:
@@ -245,7 +247,8 @@ class _Rules:
             if word not in ("==", "!="):
                 raise InputError(f"{place}: {word} compares numbers, and the column holds texts")
             text = wanted if isinstance(wanted, str) else f"{wanted:g}"
-            return np.asarray(compare(values, text), np.bool_)
+            found: Mask = np.asarray(compare(values, text), np.bool_)
+            return found
         if isinstance(wanted, str):
             names = self._codes.get(name, {})
             codes = [code for code, called in names.items() if called == wanted]

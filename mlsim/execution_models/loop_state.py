@@ -127,7 +127,8 @@ def work_done(perturbation: Perturbation, row: int, times: Floats) -> Floats:
     begin, factor = np.append(0.0, begin[now:]), factor[now:]
     done = np.append(0.0, np.cumsum(np.diff(begin) * factor[:-1]))
     entry = np.searchsorted(begin, times, side="right") - 1
-    return done[entry] + (times - begin[entry]) * factor[entry]
+    progress: Floats = done[entry] + (times - begin[entry]) * factor[entry]
+    return progress
 
 
 class Unavailability(NamedTuple):

@@ -120,7 +120,7 @@ class RunComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        return run_summary.json_safe(
+        plain: dict[str, Any] = run_summary.json_safe(
             {
                 "tau": self.tau,
                 "tolerance": self.tolerance,
@@ -137,6 +137,7 @@ class RunComparison:
                 "notes": self.notes,
             }
         )
+        return plain
 
     def draw(self, directory: str | Path) -> list[Path]:
         """Write the pictures, as PNG and PDF, into a directory that must not exist; return the files.

@@ -208,7 +208,8 @@ def rearranged(record: RecordedLoop, name: str) -> Floats:
         least = np.lib.stride_tricks.sliding_window_view(around, 2 * _NEIGHBOURS + 1).min(axis=1)
     place = np.arange(len(record.costs)) - np.repeat(first, size)
     shares: Floats = HIDDEN[name](place, np.repeat(size, size), np.repeat(np.arange(len(size)), size))
-    return np.repeat(least, size) + np.repeat(sums - least * size, size) * shares
+    costs: Floats = np.repeat(least, size) + np.repeat(sums - least * size, size) * shares
+    return costs
 
 
 def _front(place: Ints, size: Ints, _chunk: Ints) -> Floats:
@@ -289,7 +290,8 @@ def _costs(path: Path, chunks: Chunks, speed: Floats) -> Floats:
     if (executed < 1.0).any():
         missing = int(np.flatnonzero(executed < 1.0)[0])
         raise InputError(f"{path}: iteration {missing} is in no chunk: the loop was not executed whole")
-    return np.maximum(np.cumsum(seconds)[:n] / executed, 0.0)
+    costs: Floats = np.maximum(np.cumsum(seconds)[:n] / executed, 0.0)
+    return costs
 
 
 def _content(

@@ -257,7 +257,7 @@ class RunMetrics:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values; keys are those of the summary and of the breakdowns."""
         groups = {} if self.groups is None else {f"by_{self.by}": _nested_rows(self.groups)}
-        return run_summary.json_safe(
+        plain: dict[str, Any] = run_summary.json_safe(
             {
                 "run": self.run.label,
                 "directory": str(self.run.directory),
@@ -267,6 +267,7 @@ class RunMetrics:
                 "pass_time_by_queue_length": self.pass_times.to_dicts(),
             }
         )
+        return plain
 
     def rows(self) -> pl.DataFrame:
         """Return one row for the run, or one a group, with the run's name first and dotted columns."""

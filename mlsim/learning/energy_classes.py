@@ -66,7 +66,8 @@ class Cleaning:
     def means(self, power: Floats) -> Floats:
         """Return the means of raw samples [W]."""
         whole = len(power) // self.group * self.group
-        return power[:whole].reshape(-1, self.group).mean(axis=1)
+        found: Floats = power[:whole].reshape(-1, self.group).mean(axis=1)
+        return found
 
     def kept(self, means: Floats) -> Ints:
         """Return the places of the means that are left."""
@@ -74,7 +75,8 @@ class Cleaning:
         kept = means[places]
         if not len(kept) or kept.std() == 0:
             return places
-        return places[np.abs(kept - kept.mean()) <= self.outliers * kept.std()]
+        found: Ints = places[np.abs(kept - kept.mean()) <= self.outliers * kept.std()]
+        return found
 
 
 def cleaned(power: Floats, cleaning: Cleaning | None = None) -> Floats:
@@ -399,4 +401,5 @@ def _shape(kind: EnergyClass, n: int, interval: float, rng: np.random.Generator)
             away = np.where(place < rng.uniform(0.25, 0.75), -1.0, 1.0)
         else:
             away = rng.choice([-1.0, 1.0]) * 1.2 * (2.0 * place - 1.0)
-    return level + swing * away
+    found: Floats = level + swing * away
+    return found

@@ -48,7 +48,8 @@ def check_grid(points: int, features: Sequence[str]) -> None:
 
 def normalised(vectors: Floats) -> Floats:
     """Return vectors divided by the sums of their absolute values, as policy linear reads them."""
-    return vectors / np.abs(vectors).sum(axis=1, keepdims=True)
+    found: Floats = vectors / np.abs(vectors).sum(axis=1, keepdims=True)
+    return found
 
 
 def widened(vectors: Floats, features: Sequence[str]) -> Floats:
@@ -82,7 +83,8 @@ def simplex_grid(points: int, features: Sequence[str]) -> Floats:
 def penalty(vectors: Floats, factor: float) -> Floats:
     """Return factor x (‖w‖₁ + 1 / ‖w‖₁), which is least where ‖w‖₁ = 1 (Zrigui 2021, Eq. 5.4)."""
     norms = np.abs(vectors).sum(axis=1)
-    return factor * (norms + 1.0 / norms)
+    found: Floats = factor * (norms + 1.0 / norms)
+    return found
 
 
 def minimise(
@@ -134,7 +136,8 @@ class _Xnes:
 
     def ask(self) -> Floats:
         self._drawn = self._random.standard_normal((self.population, len(self._mean)))
-        return self._mean + self._sigma * self._drawn @ self._shape
+        found: Floats = self._mean + self._sigma * self._drawn @ self._shape
+        return found
 
     def tell(self, _vectors: Floats, losses: Floats) -> None:
         """Follow the natural gradient."""
@@ -262,7 +265,8 @@ def weekly_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int, ve
     weights = batch_section.WeightsConfig(p=1.0)
     linear = config.model_copy(update={"policy": Policy.LINEAR, "weights": weights})
     found = replay_many(blocks, linear, units, vectors)
-    return found.bounded_slowdown / found.ran
+    means: Floats = found.bounded_slowdown / found.ran
+    return means
 
 
 def pure_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int) -> dict[str, Floats]:
@@ -284,7 +288,8 @@ def feature_scales(blocks: Sequence[JobBlock]) -> Floats:
     q = np.concatenate([block.processors for block in blocks]).astype(np.float64)
     slowdown = (_TYPICAL_WAIT + p) / p
     spread = np.array([np.std(values) for values in (q, p, p, p / q, slowdown, p * q)])
-    return np.where(spread > 0, spread, 1.0)
+    found: Floats = np.where(spread > 0, spread, 1.0)
+    return found
 
 
 def searched(wanted: Wanted) -> Floats:
@@ -343,7 +348,8 @@ def learned_of(found: Iterable[Floats], searching: Searching) -> Floats:
     total = np.zeros(len(vectors))
     for means in found:
         total += means
-    return normalised(vectors[[int(np.argmin(total))]])[0]
+    learned: Floats = normalised(vectors[[int(np.argmin(total))]])[0]
+    return learned
 
 
 def learn_mixed(

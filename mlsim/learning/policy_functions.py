@@ -100,7 +100,8 @@ def _scores(block: JobBlock, units: int, tried: Trials, rng: np.random.Generator
     # Means, not sums: one more trial must not look like harm.
     totals = np.bincount(first, weights=sums, minlength=tried.tasks)
     means = totals / np.bincount(first, minlength=tried.tasks)
-    return means / means.sum()
+    scores: Floats = means / means.sum()
+    return scores
 
 
 def _orders(tried: Trials, rng: np.random.Generator) -> Ints:
@@ -139,7 +140,8 @@ class Function:
     def __call__(self, p: Floats, q: Floats, r: Floats) -> Floats:
         """Return the function's value for each job."""
         terms = _terms(self.bases, self.operators, p, q, r)
-        return np.column_stack(terms) @ np.array(self.weights)
+        found: Floats = np.column_stack(terms) @ np.array(self.weights)
+        return found
 
 
 def _terms(bases: Sequence[str], operators: Sequence[str], p: Floats, q: Floats, r: Floats) -> list[Floats]:

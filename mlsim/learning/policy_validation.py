@@ -144,7 +144,8 @@ class TransferBand:
     def relative(self, log: str, policy: str, reference: str) -> Floats:
         """Return the difference to a policy as a share of that policy's mean, one per phase."""
         base = self.means[log][reference]
-        return (self.means[log][policy] - base) / base
+        found: Floats = (self.means[log][policy] - base) / base
+        return found
 
 
 def transfer_phases(

@@ -67,7 +67,8 @@ def calibrate(comm: MPI.Intracomm) -> dict[str, Any]:
     for name, seconds in _calculations().items():
         result[name] = own.bcast(seconds)
     result["break"] = piece_time(own, lambda: None)
-    return own.bcast(result)
+    measured: dict[str, Any] = own.bcast(result)
+    return measured
 
 
 def piece_time(comm: MPI.Intracomm, body: Callable[[], object], pieces: int = 200) -> float:

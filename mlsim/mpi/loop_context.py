@@ -63,7 +63,8 @@ class Layout:
     @property
     def counts(self) -> Ints:
         """Number of ranks per node."""
-        return np.bincount(self.nodes, minlength=len(self.leaders))
+        counts: Ints = np.bincount(self.nodes, minlength=len(self.leaders))
+        return counts
 
     @property
     def ranks_of_pes(self) -> Ints:
@@ -103,7 +104,8 @@ class Clock:
         if before == after or end <= begin:
             return readings - before
         share = (readings - begin) / (end - begin)
-        return readings - (before + (after - before) * share)
+        result: Floats = readings - (before + (after - before) * share)
+        return result
 
 
 def _measure(layout: Layout) -> tuple[float, float]:
@@ -119,7 +121,8 @@ def _measure(layout: Layout) -> tuple[float, float]:
                 comm.Send(np.full(1, now()), rank, _TAG)
         elif comm.rank == rank:
             result = _ask(comm)
-    return layout.machine.bcast(result)
+    measured: tuple[float, float] = layout.machine.bcast(result)
+    return measured
 
 
 def _ask(comm: MPI.Intracomm) -> tuple[float, float]:
@@ -241,7 +244,8 @@ class Context:
         if ranks_per_node not in kept:
             kept[ranks_per_node] = cls(comm, ranks_per_node)
             _made.append(kept[ranks_per_node])
-        return kept[ranks_per_node]
+        context: Self = kept[ranks_per_node]
+        return context
 
     def next_tag(self) -> int:
         """Return the first of 32 tags that no other active loop uses; all ranks must call this."""

@@ -229,7 +229,8 @@ class GrowingTimes:
     def values(self) -> NDArray[np.float64]:
         """Return all times so far, in order."""
         self.settle()
-        return self._earlier.array[: self._n_earlier]
+        seconds: NDArray[np.float64] = self._earlier.array[: self._n_earlier]
+        return seconds
 
 
 def zeros(rows: int) -> NDArray[np.float64]:

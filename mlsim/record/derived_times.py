@@ -64,7 +64,8 @@ def per_processor_bounded_slowdown(jobs: tables.Jobs, tau: float = TAU) -> Float
     """Return max((wait + p) / (q max(p, τ)), 1), for q processors, τ > 0 s (Zotkin and Keleher 1999)."""
     length = run_time(jobs)
     processors = np.maximum(jobs.processors, 1)
-    return np.maximum((wait_time(jobs) + length) / (processors * np.maximum(length, tau)), 1.0)
+    bounded: Floats = np.maximum((wait_time(jobs) + length) / (processors * np.maximum(length, tau)), 1.0)
+    return bounded
 
 
 def away_until(
@@ -336,7 +337,8 @@ def held_power(records: tables.Records, power: tables.NodePower, stays: tables.O
 def _of_cores(stays: tables.Occupancy, of_a_core: Floats) -> Floats:
     """Sum up for each stay a value of its cores, given that of a core of each node."""
     up_to = np.concatenate([[0.0], np.cumsum(of_a_core)])
-    return (up_to[stays.node + stays.count] - up_to[stays.node]) * stays.cores
+    sums: Floats = (up_to[stays.node + stays.count] - up_to[stays.node]) * stays.cores
+    return sums
 
 
 def _parts(stays: tables.Occupancy, steps: tables.PowerSteps) -> tuple[Ints, Floats, Floats, Ints]:

@@ -143,7 +143,8 @@ class MessageStore:
 
 def _parts(bounds: Floats, block: Block) -> Ints:
     """Return the part of all messages that each one of a block belongs to."""
-    return np.searchsorted(bounds, block["sent"], side="right")
+    parts: Ints = np.searchsorted(bounds, block["sent"], side="right")
+    return parts
 
 
 def _sort(block: Block) -> None:

@@ -219,7 +219,8 @@ def _stored(stored: Stored, table: Any, jobs: Jobs) -> Values | None:
     if values is None:
         return None
     if column.job:
-        return jobs.job_id[values]
+        numbers: Ints = jobs.job_id[values]
+        return numbers
     if column.words is not None:
         words = words_of(column.words)
         if column.words is JobState and jobs.withdraw_time is None:

@@ -112,7 +112,8 @@ def _properties(schema: dict[str, Any], section: type[Section], key: str) -> dic
         inner, _ = section_base.field_section(section_base.fields_by_key(section)[part])
         assert inner is not None, key
         section = inner
-    return schema["$defs"][section.__name__]["properties"]
+    found: dict[str, Any] = schema["$defs"][section.__name__]["properties"]
+    return found
 
 
 def _sections(section: type[Section]) -> Iterator[type[Section]]:

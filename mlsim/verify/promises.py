@@ -229,7 +229,8 @@ def judge_stays(run: Schedule) -> Verdict:
 def first_of(wrong: Mask, times: Floats) -> list[int]:
     """Return the first wrong rows, in order of time."""
     rows = np.flatnonzero(wrong)
-    return rows[np.argsort(times[rows], kind="stable")[:MOST_NAMED]].tolist()
+    chosen: list[int] = rows[np.argsort(times[rows], kind="stable")[:MOST_NAMED]].tolist()
+    return chosen
 
 
 _ROUNDING = 1e-6  # Units by which a cap may be exceeded through rounding

@@ -93,7 +93,8 @@ def _begin_times(user: Ints, in_session: int, period: float, rng: np.random.Gene
     session = (rank - np.searchsorted(user[order], user)) // in_session
     _, session = np.unique(np.stack([user, session], axis=1), axis=0, return_inverse=True)
     hour = rng.choice(hours, int(session.max()) + 1, p=weight / weight.sum())
-    return (hour[session.ravel()] + rng.random(user.size)) * HOUR
+    begin: Floats = (hour[session.ravel()] + rng.random(user.size)) * HOUR
+    return begin
 
 
 def _submit_times(
@@ -105,7 +106,8 @@ def _submit_times(
     before = np.where(at_once, 0.0, np.concatenate([[0.0], lasting[:-1]]))
     total = np.cumsum(np.where(place > 0, pause + before, 0.0))
     submit: Floats = np.floor(begin[row] + total - total[np.arange(row.size) - place])
-    return submit - submit.min()
+    from_first: Floats = submit - submit.min()
+    return from_first
 
 
 def _names(
@@ -189,7 +191,8 @@ def _quantiles(length: Length, median: float, parts: Floats) -> Floats:
     low, high = normal.cdf(float(np.log(length.low))), normal.cdf(float(np.log(length.high)))
     inside = np.clip(low + parts * (high - low), 1e-15, 1.0 - 1e-15)
     logs = np.array([normal.inv_cdf(part) for part in inside.tolist()])
-    return np.clip(np.exp(logs), length.low, length.high)
+    cut: Floats = np.clip(np.exp(logs), length.low, length.high)
+    return cut
 
 
 def _median(length: Length) -> float:

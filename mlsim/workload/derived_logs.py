@@ -438,7 +438,8 @@ def _longer(block: JobBlock, factor: float, _: Path) -> JobBlock:
 
 
 def _sizes(processors: Ints, factor: float) -> Ints:
-    return np.maximum(np.rint(processors * factor), 1).astype(np.int64)
+    scaled: Ints = np.maximum(np.rint(processors * factor), 1).astype(np.int64)
+    return scaled
 
 
 def machine_scaled(processors: int, factor: float) -> int:

@@ -314,7 +314,8 @@ def local_times(times: Floats, header: Header, path: Path) -> Floats:
     quarters, of = np.unique(unix // _QUARTER, return_inverse=True)
     moments = (datetime.datetime.fromtimestamp(quarter * _QUARTER, zone) for quarter in quarters.tolist())
     east = [(moment.utcoffset() or datetime.timedelta()).total_seconds() for moment in moments]
-    return unix + np.array(east)[of]
+    found: Floats = unix + np.array(east)[of]
+    return found
 
 
 SURE_DIGITS = 15  # Decimal numbers of up to this many digits are all different as float64

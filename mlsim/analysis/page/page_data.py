@@ -64,7 +64,8 @@ def wanted_jobs(loops: Loops, most_chunks: int) -> Ints:
     lost = loops.overhead + loops.idle
     order = np.lexsort((np.arange(len(lost)), -lost))
     fits = np.cumsum(loops.steps[order]) <= most_chunks
-    return np.sort(loops.job[order[fits]])
+    rows: Ints = np.sort(loops.job[order[fits]])
+    return rows
 
 
 def loop_data(records: Records, some: PageLoops) -> dict[str, Any]:
@@ -96,7 +97,8 @@ _LEFT_OUT = (
 
 
 def _ratio(part: Floats, whole: Floats) -> Floats:
-    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    found: Floats = np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    return found
 
 
 def _ranges(wanted: Ints, job: Ints) -> tuple[Ints, Ints]:

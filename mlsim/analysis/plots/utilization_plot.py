@@ -51,7 +51,8 @@ def binned_average(
         known = ~np.isnan(begin[part] + end[part])
         for sign, times in ((1.0, begin[part][known]), (-1.0, end[part][known])):
             _add_steps(inside, later, (times - span[0]) / width, sign * weights[part][known])
-    return inside[:bins] + np.concatenate([[0.0], np.cumsum(later)[: bins - 1]])
+    averages: Floats = inside[:bins] + np.concatenate([[0.0], np.cumsum(later)[: bins - 1]])
+    return averages
 
 
 def _add_steps(inside: Floats, later: Floats, position: Floats, height: Floats) -> None:
@@ -149,7 +150,8 @@ def _summed(records: Records, of_part: Callable[[Records], Floats]) -> Floats:
     """Add up what some jobs after the other contribute, where there are very many."""
     if not is_long(records.jobs) or len(records.loops.job):
         return of_part(records)
-    return np.sum([of_part(part) for part in record_blocks(records, BLOCK_ROWS)], axis=0)
+    parts: Floats = np.sum([of_part(part) for part in record_blocks(records, BLOCK_ROWS)], axis=0)
+    return parts
 
 
 def _share_of_machine(records: Records, used_cores: Callable[[Records], Floats]) -> Floats:

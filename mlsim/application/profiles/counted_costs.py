@@ -67,7 +67,8 @@ def _read(path: Path, key: bytes) -> Ints | None:
     content = memoryview(data)[_DIGEST:]
     if data[:_DIGEST] != _fingerprint(key, content):
         return None
-    return np.load(io.BytesIO(content), allow_pickle=False).astype(np.int64)
+    counts: Ints = np.load(io.BytesIO(content), allow_pickle=False).astype(np.int64)
+    return counts
 
 
 def _write(path: Path, key: bytes, counts: Ints) -> None:
@@ -246,7 +247,8 @@ def _directions(generator: np.random.Generator, n: int) -> Floats:
 
 def _dot(one: Floats, other: Floats) -> Floats:
     # Spelled out: a library's sum of products may take them in another order.
-    return one[0] * other[0] + one[1] * other[1] + one[2] * other[2]
+    product: Floats = one[0] * other[0] + one[1] * other[1] + one[2] * other[2]
+    return product
 
 
 _IMAGE_VERSION = 1

@@ -99,7 +99,8 @@ def by_profile(costs: Floats, step: ExecutedChunks, p: int) -> ByProfile:
 
 def _work_by_profile(costs: Floats, chunks: ExecutedChunks) -> Floats:
     prefix = prefix_sums(costs)
-    return prefix[chunks.first + chunks.size] - prefix[chunks.first]
+    work: Floats = prefix[chunks.first + chunks.size] - prefix[chunks.first]
+    return work
 
 
 def estimate(steps: Sequence[ExecutedChunks], n: int, p: int) -> Estimate:

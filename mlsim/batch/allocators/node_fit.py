@@ -163,7 +163,8 @@ def scarce_types(capacity: IntColumns) -> Bools:
     """Return which types only some of the nodes in use have."""
     has = capacity > 0
     in_use = has[has.any(axis=1)]
-    return np.array(in_use.any(axis=0) & ~in_use.all(axis=0), np.bool_)
+    scarce: Bools = np.array(in_use.any(axis=0) & ~in_use.all(axis=0), np.bool_)
+    return scarce
 
 
 def sorts_of(capacity: IntColumns) -> tuple[IntColumn, IntColumn]:

@@ -108,7 +108,10 @@ class JobTable:
 
     def column(self, name: str) -> NDArray[Any]:
         """Return one column by name, as a view."""
-        return self.ints[_INT_INDEX[name]] if name in _INT_INDEX else self.floats[_FLOAT_INDEX[name]]
+        view: NDArray[Any] = (
+            self.ints[_INT_INDEX[name]] if name in _INT_INDEX else self.floats[_FLOAT_INDEX[name]]
+        )
+        return view
 
     def admit(self, block: JobBlock, units: Ints) -> Ints:
         """Fill slots with a block of jobs in arrival order; return them in the block's order."""

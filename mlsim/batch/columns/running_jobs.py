@@ -34,7 +34,8 @@ def running_arrays(capacity: int, old: Mapping[str, NDArray[Any]] | None = None)
 def running_slots(columns: Columns) -> Ints:
     """Return the slots of the running jobs, in order of expected end."""
     order, held = columns.blocks[_ORDER, : columns.counts[col.BLOCKS]], columns.blocks[_HELD]
-    return columns.running.reshape(-1, _SIZE)[order][np.arange(_SIZE) < held[order, None]]
+    slots: Ints = columns.running.reshape(-1, _SIZE)[order][np.arange(_SIZE) < held[order, None]]
+    return slots
 
 
 # Going through them

@@ -155,7 +155,8 @@ def _latest(task: Task, found: Found, free: Ints) -> Ints:
     # With the other free jobs as early as can be, a later start would cost more than they do now.
     above = float(weights @ (starts - earliest))
     slack = np.minimum(above / weights, 2.0**40).astype(np.int64) + 1
-    return np.maximum(earliest + slack, starts)
+    latest: Ints = np.maximum(earliest + slack, starts)
+    return latest
 
 
 def _proved(task: Task, answer: cp_solve.Answer, scale: float, latest: Ints, cost: float) -> float:

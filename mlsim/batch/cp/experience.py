@@ -79,9 +79,11 @@ class Experience:
         """Return, for each duration, the share of arrivals that are at least 90 times shorter."""
         below = np.cumsum(self._arrivals)
         place = _bins(durations.astype(np.float64)) - _MUCH_SHORTER
-        return np.where(place >= 0, below[np.maximum(place, 0)], 0.0) / max(below[-1], 1.0)
+        share: Floats = np.where(place >= 0, below[np.maximum(place, 0)], 0.0) / max(below[-1], 1.0)
+        return share
 
 
 def _bins(seconds: Floats) -> Ints:
     places = np.floor(_BINS_PER_OCTAVE * np.log2(np.maximum(seconds, 1.0))).astype(np.int64)
-    return np.clip(places, 0, _N_BINS - 1)
+    clipped: Ints = np.clip(places, 0, _N_BINS - 1)
+    return clipped

@@ -97,7 +97,8 @@ class PowerPart:
 
     def shares(self) -> Floats:
         """Return the least power of each queued job as a fraction of what all may add."""
-        return self.least / max(self.capacity, 1)
+        shares: Floats = self.least / max(self.capacity, 1)
+        return shares
 
     def added(self, job: int, nodes: Ints) -> int:
         """Return the power of a queued job with its units on these nodes (microwatts)."""
@@ -205,7 +206,8 @@ class SharedPart:
 
     def dominant(self, n: int) -> Floats:
         """Return for each of ``n`` queued jobs the largest fraction of an amount that it asks for."""
-        return (self.asked_by(n) / np.maximum(self.capacity, 1)).max(axis=1, initial=0.0)
+        shares: Floats = (self.asked_by(n) / np.maximum(self.capacity, 1)).max(axis=1, initial=0.0)
+        return shares
 
     def take(self, rows: Ints) -> SharedPart:
         """Keep only some queued jobs, in the order given."""
@@ -233,7 +235,8 @@ class Instance:
     def priority(self) -> Floats:
         """Return each queued job's slowdown if it started now; larger goes first (paper, section 2.2)."""
         d = self.queued.duration
-        return (self.now - self.queued.arrival + d) / d
+        priority: Floats = (self.now - self.queued.arrival + d) / d
+        return priority
 
     def without_resources(self, kept: Ints) -> Instance:
         """Keep only the resource types with these indices."""

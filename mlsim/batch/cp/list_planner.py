@@ -105,7 +105,8 @@ class Task:
         starts, order = np.empty(n, np.int64), np.arange(n)
         ranks = Ranks(np.zeros(n), others.keep_free, np.zeros(n, np.bool_), False, limit=1)
         self._schedule(order, others.jobs, ranks, math.inf, starts, nodes)
-        return starts == 0
+        begun: Mask = starts == 0
+        return begun
 
     def _schedule(
         self, order: Ints, jobs: Demands, ranks: Ranks, bound: float, starts: Ints, nodes: Ints
@@ -297,7 +298,8 @@ class Lists:
         rate[:fixed] = 0.0
         keep = rate[:, None] * np.where(requests > 0, capacity, 0)
         # A job that needs nearly all there is starts when all the rest is free.
-        return np.minimum(keep, np.maximum(capacity - requests * jobs.units[:, None], 0.0))
+        rest: Floats = np.minimum(keep, np.maximum(capacity - requests * jobs.units[:, None], 0.0))
+        return rest
 
     # Search
 

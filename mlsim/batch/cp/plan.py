@@ -30,7 +30,8 @@ class Plan:
 
     def starting(self) -> list[int]:
         """Return the rows of the jobs that start now."""
-        return np.flatnonzero(self.start == 0).tolist()
+        rows: list[int] = np.flatnonzero(self.start == 0).tolist()
+        return rows
 
 
 def objective_of(instance: Instance, start: Ints) -> float:
@@ -166,7 +167,8 @@ def _levels(of_node: Ints) -> list[int]:
     above = np.unique(of_node)[1:]
     if len(above) > _MOST_LEVELS:
         above = above[np.linspace(0, len(above) - 1, _MOST_LEVELS).astype(np.int64)]
-    return above.tolist()
+    levels: list[int] = above.tolist()
+    return levels
 
 
 _ROUNDING = 1e-9  # share by which sums of doubles may be too large

@@ -75,7 +75,8 @@ class Planner:
 
     def weights(self, queued: Queued) -> Floats:
         """Return the cost of a second of waiting: 1 / d, so that the objective is the sum of slowdowns."""
-        return 1.0 / queued.duration
+        weights: Floats = 1.0 / queued.duration
+        return weights
 
     def after(self, _instance: Instance) -> Floats | None:
         """Return until when waiting costs nothing (s from now per queued job); None: it always costs."""

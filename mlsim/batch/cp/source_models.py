@@ -24,7 +24,8 @@ def units_on(instance: Instance) -> Ints:
 
 def count_places(instance: Instance) -> Floats:
     """Count, per queued job, a literal and an interval for each place of a unit, and what time adds."""
-    return 4.0 + 2.0 * units_on(instance).sum(axis=1)
+    parts: Floats = 4.0 + 2.0 * units_on(instance).sum(axis=1)
+    return parts
 
 
 class NodePlaces:
@@ -112,7 +113,8 @@ class Pcp4(Planner):
 
     def parts(self, instance: Instance) -> Floats:
         """Count, per queued job, a variable for each node that can hold a unit, and what time adds."""
-        return 4.0 + np.minimum(units_on(instance), 1).sum(axis=1)
+        parts: Floats = 4.0 + np.minimum(units_on(instance), 1).sum(axis=1)
+        return parts
 
     def place(self, model: Scheduling) -> NodePlaces:
         """Add counts of units."""
@@ -254,7 +256,8 @@ class Pcp21(Planner):
     def parts(self, instance: Instance) -> Floats:
         """Count, per unit, a node, and a position, an interval and limits for each type."""
         types = np.count_nonzero(instance.queued.request, axis=1)
-        return 4.0 + instance.queued.units * (2.0 + 5.0 * types)
+        parts: Floats = 4.0 + instance.queued.units * (2.0 + 5.0 * types)
+        return parts
 
     def place(self, model: Scheduling) -> Positions:
         """Add boxes of units."""
@@ -308,7 +311,8 @@ class Hcp2(Planner):
 
     def weights(self, queued: Queued) -> Floats:
         """Return the weight of each queued job, max(ewt) / ewt."""
-        return queued.ewt.max(initial=1.0) / queued.ewt
+        weights: Floats = queued.ewt.max(initial=1.0) / queued.ewt
+        return weights
 
 
 class Pcp2(Planner):
@@ -325,16 +329,19 @@ class Pcp2(Planner):
 
     def priority(self, instance: Instance) -> Floats:
         """Return the wait of each queued job: the longest-waiting goes first."""
-        return instance.now - instance.queued.arrival
+        wait: Floats = instance.now - instance.queued.arrival
+        return wait
 
     def weights(self, queued: Queued) -> Floats:
         """Return the weight of each queued job, 1 / ewt."""
-        return 1.0 / queued.ewt
+        weights: Floats = 1.0 / queued.ewt
+        return weights
 
     def after(self, instance: Instance) -> Floats:
         """Return the ends of expected waits: the objective is the sum of max(0, (s - q - ewt) / ewt)."""
         queued = instance.queued
-        return queued.arrival + queued.ewt - instance.now
+        after: Floats = queued.arrival + queued.ewt - instance.now
+        return after
 
     def place(self, model: Scheduling) -> NodePlaces:
         """Add PCP'19's intervals."""

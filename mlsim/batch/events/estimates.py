@@ -253,7 +253,8 @@ class JobClasses(Handler):
         if np.isnan(history.divider):
             return np.zeros(len(numbers))
         if self._config.by is words.ClassSource.ACTUAL:
-            return (self._state.table.floats[at.RUN, slots] < history.divider).astype(np.float64)
+            found: Floats = (self._state.table.floats[at.RUN, slots] < history.divider).astype(np.float64)
+            return found
         if self._forest is None:
             known = history.known()
             small, trees = history.small[known].astype(np.int64), self._config.n_trees

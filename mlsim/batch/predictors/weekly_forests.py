@@ -155,17 +155,20 @@ class WeeklyHistory:
     @property
     def dividers(self) -> Floats:
         """Divider of each job (s); NaN if there was none."""
-        return self._dividers.array[: self.n]
+        found: Floats = self._dividers.array[: self.n]
+        return found
 
     @property
     def small(self) -> Ints:
         """Class of each job: 1 small, 0 large, or :data:`UNKNOWN`."""
-        return self._small.array[: self.n]
+        found: Ints = self._small.array[: self.n]
+        return found
 
     @property
     def run_time(self) -> Floats:
         """Run time of each known job (s)."""
-        return self._run_time.array[: self.n]
+        found: Floats = self._run_time.array[: self.n]
+        return found
 
     def admit(self, block: JobBlock, numbers: Ints, local: Floats) -> None:
         """Register jobs that will be submitted, with submit times as for :func:`first_features`.
@@ -230,7 +233,8 @@ class WeeklyHistory:
 
     def known_features(self, numbers: Ints) -> Floats:
         """Return the features that known jobs had at their submission, shape (jobs, 20)."""
-        return self._values.array[:, numbers].T.astype(np.float64)
+        found: Floats = self._values.array[:, numbers].T.astype(np.float64)
+        return found
 
 
 # Forests
@@ -266,7 +270,8 @@ class Forest:
         """Return which jobs are predicted to be small, from their features, shape (jobs, 20)."""
         if self._forest is None:
             return np.full(len(values), self._only)
-        return self._forest.predict(values.astype(np.float32)) == 1
+        found: Mask = self._forest.predict(values.astype(np.float32)) == 1
+        return found
 
     def importances(self) -> Floats:
         """Return the Gini importance of each feature, 1 in all; NaN where only one class is known."""
@@ -309,7 +314,8 @@ class RunTimeForest:
         """Return the predicted run times of jobs (s), from their features, shape (jobs, 20)."""
         leaves = self._forest.apply(values.astype(np.float32)).T
         answers = [answer[leaf] for answer, leaf in zip(self._answers, leaves, strict=True)]
-        return np.mean(answers, axis=0)
+        found: Floats = np.mean(answers, axis=0)
+        return found
 
 
 def _by_leaf(leaf: Ints, run_time: Floats, quantile: float | None, nodes: int) -> Floats:

@@ -74,7 +74,8 @@ class BatchColumns:
 
     def running(self) -> list[int]:
         """Slots of the running jobs, in order of expected end."""
-        return running_slots(self.columns).tolist()
+        slots: list[int] = running_slots(self.columns).tolist()
+        return slots
 
     def waiting(self) -> Ints:
         """Slots of the waiting jobs, in the order of the queue; of live keys, in any order."""

@@ -266,7 +266,8 @@ class NodesRoom(MachineRoom):
 
     def _free_of(self, node: int) -> Ints:
         """Return what is free of each resource of a node."""
-        return self._available[row_of(node, self.address)].copy()
+        free: Ints = self._available[row_of(node, self.address)].copy()
+        return free
 
     def _renew(self, node: int, free: Ints) -> None:
         """Set the free resources of a node, which may have become of another kind."""

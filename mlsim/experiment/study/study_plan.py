@@ -268,7 +268,8 @@ class StudyRow:
     @property
     def facts(self) -> Mapping[str, Any]:
         """All metrics: the summary of the run, or the facts of the loop; empty if it failed."""
-        return self._kept().get("summary", {})
+        facts: Mapping[str, Any] = self._kept().get("summary", {})
+        return facts
 
     @property
     def reference(self) -> float | None:

@@ -252,7 +252,8 @@ class PePlaces:
 
     def of_pes(self, pes: PEs) -> Ints:
         """Get the last interval of each PE."""
-        return self.last_stay[self.first[self.numbers(pes.job, pes.attempt)] + pes.pe]
+        last: Ints = self.last_stay[self.first[self.numbers(pes.job, pes.attempt)] + pes.pe]
+        return last
 
     def numbers(self, job: Ints, attempt: NDArray[np.int32] | None) -> Ints:
         """Get the numbers of attempts of jobs, which are the last ones if ``attempt`` is None."""

@@ -193,7 +193,8 @@ def arrival_weights(kind: JobKind, parameters: Parameters) -> Floats:
     total = weights.sum()
     if not total > 0:
         raise InputError(f"{kind}.anum and {kind}.bnum: by these no job comes at any time of the day")
-    return weights * (SLOTS / total)
+    result: Floats = weights * (SLOTS / total)
+    return result
 
 
 def _gamma_below(x: float, shape: float) -> float:
@@ -251,7 +252,8 @@ def run_times_of(parameters: Parameters, rng: np.random.Generator, processors: I
         shape = np.where(first, parameters.a1, parameters.a2)
         logs[open_rows] = rng.gamma(shape) * np.where(first, parameters.b1, parameters.b2)
         open_rows = open_rows[logs[open_rows] > LARGEST_LOG_RUN_TIME]
-    return np.floor(np.exp(logs))
+    times: Floats = np.floor(np.exp(logs))
+    return times
 
 
 def _merged(streams: list[Iterator[JobBlock]]) -> Iterator[JobBlock]:

@@ -121,7 +121,8 @@ class ModelRecord:
 
 def model_record(word: WorkloadModel) -> ModelRecord:
     """Return the record of a model."""
-    return import_module(f"mlsim.workload.models.{word}_model").MODEL
+    record: ModelRecord = import_module(f"mlsim.workload.models.{word}_model").MODEL
+    return record
 
 
 def drawn_jobs(submit: Floats, run_time: Floats, walltime: Floats, processors: Ints, **more: Any) -> JobBlock:
