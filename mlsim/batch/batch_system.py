@@ -12,6 +12,7 @@ from mlsim.batch.clock.event_clock import Clock, Event
 from mlsim.batch.events.attempts import Departures, DispatchTimes, JobEnds, Restarts
 from mlsim.batch.events.dependency_events import Dependants
 from mlsim.batch.events.estimates import JobClasses, LearnedEstimates, estimates_for
+from mlsim.batch.events.forecasts import Forecasts
 from mlsim.batch.events.handler import Handler, Transitions
 from mlsim.batch.events.outages import OutageCalendar, OutagePlan, PowerLevels
 from mlsim.batch.events.releases import NOTHING, ReleaseNegotiator, Releases
@@ -72,13 +73,13 @@ class BatchSystem:
         self._intervals = PassIntervals(config, self._transitions)
         self._wakes = Wakes(self._transitions)
         self._recorder = JobRecorder(self.state.table, requests)
-        self.handlers = self._handlers_of(config, setup)
+        self.handlers = self._handlers_of(machine, config, setup)
         self._transitions.connect(self.handlers)
         self._releases = self.handler(Releases)
         rejecting = self.handler(RejectAll)
         self._advance = self.state.passes.advance if rejecting is None else rejecting.advance
 
-    def _handlers_of(self, config: BatchConfig, setup: BatchSetup) -> tuple[Handler, ...]:
+    def _handlers_of(self, machine: Machine, config: BatchConfig, setup: BatchSetup) -> tuple[Handler, ...]:
         """Make the handlers that a scenario needs.
 
         Each transition of a job is announced to them in this order. It matters where one changes what the
@@ -94,13 +95,16 @@ class BatchSystem:
         if config.classifier is not None:
             classes = JobClasses(transitions, config.classifier, setup.local, setup.seed)
         submissions_first = config.ties is TieOrder.PER_EVENT
-        dependants = releases = negotiator = None
+        dependants = releases = negotiator = forecasts = None
         if plan is not None:
             dependants = Dependants(transitions, plan, setup.feedback, submissions_first)
         if log is not None:
             releases = Releases(transitions, log, setup.coordination)
             if setup.coordination.requests is not RequestRule.NEVER:
                 negotiator = ReleaseNegotiator(transitions, releases, log, setup.coordination)
+        if (seen := setup.coordination.forecasts) is not None:
+            latency = 0.0 if log is None else log.latency
+            forecasts = Forecasts(transitions, seen, latency, machine, setup.seed)
         rejects = config.dispatcher is Dispatcher.REJECT
         restarts, departures = Restarts(transitions, config), Departures(transitions, self._recorder)
         cancels = bool(setup.plan or negotiator or classes)
@@ -119,6 +123,7 @@ class BatchSystem:
             estimates.corrections() if isinstance(estimates, LearnedEstimates) else None,
             releases,
             negotiator,
+            forecasts,
             OutageCalendar(transitions, setup.plan, restarts) if setup.plan else None,
             None if setup.cap is None else PowerLevels(transitions, setup.cap),
             self._wakes,

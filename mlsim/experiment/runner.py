@@ -20,6 +20,7 @@ from mlsim.experiment.result_directories import NextFree, Place, reserved, write
 from mlsim.experiment.run_status import Progress, status_kept
 from mlsim.record.table_blocks import is_large
 from mlsim.scenario import Scenario, batch_section, from_mapping, load
+from mlsim.scenario.words import ForecastScope
 
 _JOBS = "workload.parquet"
 
@@ -273,6 +274,8 @@ def _with(scenario: Scenario, rca: bool) -> Scenario:
         # What needs coordination has no meaning without it.
         fields = batch_section.CoordinationConfig.model_fields
         changes |= {key: fields[key].default for key in ("requests", "released_nodes")}
+        if ForecastScope.ENDS not in (scenario.coordination.forecasts or ()):
+            changes["forecasts"] = None
     coordination = scenario.coordination.model_copy(update=changes)
     other = scenario.model_copy(update={"coordination": coordination})
     return other.located(scenario.directory, scenario.source)

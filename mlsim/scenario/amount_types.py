@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from mlsim.scenario import field_types
 from mlsim.scenario.field_types import FLOP, TIME, AdviceError, Dimension, FieldType, number, shown
+from mlsim.scenario.words import ForecastScope
 
 
 def amount(dimension: Dimension, *, positive: bool = False) -> FieldType[float]:
@@ -362,5 +363,24 @@ NamedShares = Annotated[
         "names of resources with shares, 0 to 1, e.g. {gpu: 0.75}",
         _named_share,
         {"additionalProperties": _SHARE.json()},
+    ),
+]
+
+_ERROR = number(0, 10)
+
+
+def _forecast(name: str, value: object) -> tuple[ForecastScope, float]:
+    try:
+        return ForecastScope(name), _ERROR.read(value)
+    except ValueError as error:
+        raise ValueError(f"{shown(name)}: {shown(value)}") from error
+
+
+ForecastErrors = Annotated[
+    field_types.Pairs[ForecastScope, float],
+    field_types.mapping_of(
+        f"one of {', '.join(ForecastScope)} with its error, 0 to 10, e.g. {{nodes: 0.1}}",
+        _forecast,
+        {"additionalProperties": _ERROR.json(), "minProperties": 1, "maxProperties": 1},
     ),
 ]

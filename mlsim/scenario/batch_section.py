@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple
 from pydantic import Field
 
 from mlsim.scenario import cp_section, resources_section, words
-from mlsim.scenario.amount_types import Duration, NamedShares, Seconds
+from mlsim.scenario.amount_types import Duration, ForecastErrors, NamedShares, Seconds
 from mlsim.scenario.field_types import POSITIVE, Count, Natural, OneOf, Switch, number
 from mlsim.scenario.policy_words import Policy
 from mlsim.scenario.section_base import Parameters, Section, Violation
@@ -34,6 +34,7 @@ REPLAY_NEEDS: Final = (
         "any",
         lambda s: s.coordination.released_nodes is words.ReleasedNodes.ANY,
     ),
+    ReplayNeed("coordination.forecasts", "empty", lambda s: s.coordination.forecasts is None),
     ReplayNeed(
         "batch.ties",
         "drained with coordination.rca",
@@ -407,6 +408,13 @@ class CoordinationConfig(Section):
     """Who gets nodes that were released early: any (the usual pass) or short-first (the shortest waiting jobs
     that fit on them, before the usual pass). Needs rca: on.
     """
+    forecasts: ForecastErrors | None = Field(None, examples=[{"nodes": 0.1}])
+    """What EASY sees of running jobs in place of start + estimate: ends (when the application forecasts to
+    end), nodes (also when it forecasts each node to be idle; needs rca: on) or remaining_work (the end by the
+    remaining work in messages about idle nodes; needs rca: on). The number is the error: the coefficient of
+    variation of the forecast by the actual remaining time. Needs batch.backfill: easy with one reservation.
+    Default: the dispatcher sees no forecasts.
+    """
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that what needs coordination has it."""
@@ -414,3 +422,10 @@ class CoordinationConfig(Section):
             if not self.rca and getattr(self, key).value not in ("never", "any"):
                 message = "needs coordination between the levels; write rca: on, or take it out"
                 yield Violation(key, message, ("rca",))
+        scopes = list(self.forecasts or ())
+        if self.forecasts is not None and len(scopes) != 1:
+            message = f"{len(scopes)} entries; write one of {', '.join(words.ForecastScope)}"
+            yield Violation("forecasts", message)
+        elif scopes and scopes != [words.ForecastScope.ENDS] and not self.rca:
+            message = f"{scopes[0]} needs the messages of RCA; write rca: on, or {words.ForecastScope.ENDS}"
+            yield Violation("forecasts", message, ("rca",))

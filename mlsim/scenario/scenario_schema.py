@@ -248,6 +248,7 @@ class Scenario(Section):
         ):
             message = "short-first respects one reservation at most; try batch.reservations: 1, or any"
             yield Violation("coordination.released_nodes", message, ("batch.backfill", "batch.reservations"))
+        yield from self._broken_forecasts()
         yield from self._broken_easy()
         cores = sorted({group.cores for group in self.platform.nodes})
         yield from self._broken_requests()
@@ -321,6 +322,14 @@ class Scenario(Section):
                 "batch.backfill: easy with batch.reservations: 1, or off"
             )
             yield Violation(key, message, ("batch.power_cap", "batch.backfill", "batch.reservations"))
+
+    def _broken_forecasts(self) -> Iterator[Violation]:
+        """Check that what is to see forecasts is EASY with one reservation."""
+        needs = {"dispatcher": "queue", "backfill": "easy", "easy": "standard", "reservations": 1}
+        for key, needed in needs.items() if self.coordination.forecasts is not None else ():
+            if (found := getattr(self.batch, key)) != needed:
+                message = f"read with batch.{key}: {needed}, and it is {found}; write that, or take this out"
+                yield Violation("coordination.forecasts", message, (f"batch.{key}",))
 
     def _broken_easy(self) -> Iterator[Violation]:
         """Reject options that the emulated EASY variant does not support."""

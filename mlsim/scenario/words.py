@@ -107,6 +107,14 @@ class ReleasedNodes(Choice):
     SHORT_FIRST = "short-first"
 
 
+class ForecastScope(Choice, aliases={"remaining-work": "remaining_work"}):
+    """Forecasts of running jobs for the dispatcher."""
+
+    ENDS = "ends"
+    NODES = "nodes"
+    REMAINING_WORK = "remaining_work"
+
+
 class TraceLevel(Choice):
     """Level of detail of the OTF2 trace; each level includes those before it."""
 

@@ -332,6 +332,8 @@ def _obstacles(run: Schedule, ends: Floats) -> Iterator[str]:
         yield "jobs were withdrawn, and the tables do not tell what was reserved for them"
     if run.scenario.coordination.rca:
         yield "nodes come back before their jobs end (coordination.rca)"
+    if run.scenario.coordination.forecasts is not None:
+        yield "reservations go by forecasts (coordination.forecasts)"
     if batch.classifier is not None:
         yield "the order of the queue changes (batch.classifier)"
     if batch.policy not in RANKED:

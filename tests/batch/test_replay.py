@@ -146,6 +146,11 @@ LOOP = {"application": {"model": "loop", "technique": "GSS"}}
 REFUSED = {
     "coordination.requests": {**LOOP, "coordination": {"rca": True, "requests": "head-of-queue"}},
     "coordination.released_nodes": {**LOOP, "coordination": {"rca": True, "released_nodes": "short-first"}},
+    "coordination.forecasts": {
+        **LOOP,
+        "batch": {"backfill": "easy"},
+        "coordination": {"forecasts": {"ends": 0}},
+    },
     "batch.ties": {**LOOP, "coordination": {"rca": True}, "batch": {"ties": "per-event"}},
     "platform.shared": {"platform": {"shared": {"matlab": 1}}},
     "platform.failures": {"platform": {"failures": [{"node": 1, "at": 5}]}},

@@ -503,6 +503,7 @@ CASES: dict[str, Case] = {
     "coordination.tolerance": Case(TOLERANT, 5),
     "coordination.reclaim": Case(ASKING | {"coordination.answer": "always"}, True),
     "coordination.released_nodes": Case(RCA, "short-first"),
+    "coordination.forecasts": Case(RCA | {"batch.backfill": "easy"}, {"nodes": 0}),
     "output.trace": files(PLAIN, "jobs"),
     "output.trace_details": files(PLAIN | LOOP, True),
     "output.trace_apart": files(PLAIN | LOOP, True),

@@ -8,6 +8,7 @@ from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns import running_jobs
 from mlsim.batch.columns.job_columns import Columns, IntColumn, goes_before
+from mlsim.batch.columns.occupancy import FINISH
 from mlsim.batch.order.queue import compute_walk_keys, find_next_head, leave, sort_slots
 from mlsim.batch.order.queue_blocks import GONE, next_fitting
 from mlsim.batch.room import room as machine
@@ -22,7 +23,8 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
     """Return the time (s) when the head is expected to fit; the room knows what else is free then.
 
     Running jobs are released in order of their expected ends, all of one time together. Nodes that a job has
-    released early do not return a second time. A job that ends at this very time is expected now, one that
+    released early do not return a second time; nodes that forecasts expect back before their jobs end return
+    then. A job that ends at this very time is expected now, one that
     outlived its estimate at :func:`mlsim.batch.columns.running_jobs.overdue_end`; ends of announced drains
     count like ends of jobs. The result is now if the head fits already, and infinity if it never will because
     nodes are out of use.
@@ -31,20 +33,37 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
     late, n = running_jobs.first_after(now, columns), running_jobs.end_of_running(columns)
     overdue = late > 0 and _release_late(True, late, head, now, columns, room)
     k, time, overdue_time = late, now, running_jobs.overdue_end(now, columns)
+    foreseen = _release_foreseen(0, now, head, columns, room)
     while not machine.head_fits(head, columns, room):
         upcoming = columns.floats[at.EXPECTED, running_jobs.running_at(k, columns)] if k < n else np.inf
         upcoming = min(upcoming, machine.next_change(time, now, room))
+        if foreseen < columns.counts[at.FORESEEN]:
+            upcoming = min(upcoming, columns.foreseen_times[foreseen])
         time = min(upcoming, overdue_time) if overdue else upcoming
         if time == np.inf:
             break
         if overdue and time == overdue_time:
             _release_late(False, late, head, now, columns, room)
             overdue = False
+        foreseen = _release_foreseen(foreseen, time, head, columns, room)
         while k < n and columns.floats[at.EXPECTED, running_jobs.running_at(k, columns)] <= time:
             machine.add_ended(running_jobs.running_at(k, columns), head, columns, room)
             k = running_jobs.next_running(k, columns)
         machine.advance_future(time, head, now, columns, room)
     return float(time)
+
+
+@in_room
+def _release_foreseen(place: int, time: float, head: int, columns: Columns, room: Room) -> int:
+    """Release the nodes that forecasts expect back by a time, from a place on; return the next place."""
+    while place < columns.counts[at.FORESEEN]:
+        row = columns.foreseen[0, place]
+        if np.isnan(columns.times[FINISH, row]):
+            if columns.foreseen_times[place] > time:
+                break
+            machine.add_foreseen(columns.foreseen[1, place], row, head, columns, room)
+        place += 1
+    return place
 
 
 @in_room

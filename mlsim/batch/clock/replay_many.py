@@ -167,6 +167,8 @@ class _Memory:
             rows=np.empty((0, 0), np.int64),
             times=np.empty((0, 0)),
             shares=np.empty((N_SHARES, 0)),
+            foreseen=np.empty((2, 0), np.int64),
+            foreseen_times=np.empty(0),
             **profile_arrays(rules, longest),
             started=np.empty(longest, np.int64),
             ended=np.empty(longest, np.int64),

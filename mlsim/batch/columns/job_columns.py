@@ -59,6 +59,7 @@ LOOK_SEGMENT = _ints.column("look_segment")  # where the first of the gaps begin
 QOS = _ints.column("qos", of_block=True)
 LARGE = _ints.column("large")  # of classes: whether it goes after those that are taken for small
 NODE_SET = _ints.column("node_set")  # the nodes that it may use; 0: all
+SOON = _ints.column("soon")  # held units that forecasts expect back before its end
 
 SUBMIT = _floats.column("submit_time")  # when it came to the queue: its eligible time, if held before
 RUN = _floats.column("run_time")
@@ -223,7 +224,9 @@ LISTED, UNLISTED, MOVED, GROUPED = range(17, 21)
 # Blocks of running jobs that are in use; the version of the room, below; jobs
 # and drains that the profile takes for over, as they end at this very time: that is only not handled yet.
 BLOCKS, ROOM, PENDING = range(21, 24)
-N_COUNTS: Final = 24
+# Nodes that forecasts expect back before their jobs end.
+FORESEEN = 24
+N_COUNTS: Final = 25
 
 # Places in the array of rules: policy and order of backfilling (codes), backfilling, reservations, whole
 # nodes or cores, whether occupancy rows of neighbouring nodes are merged, a pass after every event, whether
@@ -266,6 +269,9 @@ class Columns(NamedTuple):
     rows: IntColumns  # of an `OccupancyLog`
     times: FloatColumns
     shares: FloatColumns  # usage of each owner, of `Accounts`
+    # Nodes that forecasts expect back before their jobs end, in order of time: row and slot; when [s].
+    foreseen: IntColumns
+    foreseen_times: FloatColumn
     # Segments of the profile: when each begins, and units expected to be free from then on; the segments
     # after and before each, and how many jobs begin or end with it; see `free_profile.py`.
     profile_times: FloatColumn

@@ -12,6 +12,7 @@ from mlsim.record.column_types import GrowingArray, column, let_go
 
 JOB, NODE, COUNT, NODE_CORES, RELEASED = range(5)
 BEGIN, FINISH = range(2)
+RELEASED_SOON: Final = 2  # value of RELEASED while a forecast expects the node back before the job's end
 _N_INTS: Final = 5
 _N_FLOATS: Final = 2
 _BLOCK_ROWS: Final = 1 << 16

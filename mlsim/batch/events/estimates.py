@@ -133,6 +133,10 @@ class Corrections(Handler):
         slot: int = event.subject
         watched, job = self._watched[slot], self._jobs[slot]
         floats = self._state.table.floats
+        if floats[at.EXPECTED, slot] > self._clock.time:  # a forecast has moved it
+            watched.event = None
+            self._schedule(slot, watched)
+            return
         expired = float(floats[at.EXPECTED, slot] - floats[at.START, slot])
         corrected = self._predictor.correct(job, expired, watched.corrections)
         expected = float(floats[at.START, slot]) + run_time_predictors.cut(corrected, job.walltime)

@@ -11,7 +11,7 @@ from mlsim.batch.allocators.node_choice import has_window, place
 from mlsim.batch.allocators.node_fit import copy_alike, join, split, units_on
 from mlsim.batch.columns import job_columns as col
 from mlsim.batch.columns.job_columns import Columns, IntColumn, copy_ints
-from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, copy_runs, next_run
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, RELEASED, RELEASED_SOON, copy_runs, next_run
 from mlsim.batch.columns.running_jobs import end_of_running, next_running, running_at, stay_end
 from mlsim.batch.matrix import node_allocation
 from mlsim.batch.matrix.node_allocation import power_placed, powered_by, units_in_row
@@ -176,15 +176,20 @@ def _change_run(
 
 
 @inner_kernel
+def add_foreseen(slot: int, row: int, head: int, columns: Columns, nodes: Nodes) -> None:
+    """Add to the future the nodes of an occupancy row."""
+    units, node = units_in_row(slot, row, columns, nodes), columns.rows[NODE, row]
+    _change_future(slot, node, node + columns.rows[COUNT, row], units, 1, head, columns, nodes)
+
+
+@inner_kernel
 def add_ended(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
-    """Add to the future all that a running job holds."""
+    """Add to the future all that a running job holds, but the nodes that it is expected to release before."""
     node_allocation.change(slot, node_allocation.LATER, 1, nodes.shares, nodes.shared)
     first = columns.ints[col.FIRST_ROW, slot]
     for row in range(first, first + columns.ints[col.ROWS, slot]):
-        if np.isnan(columns.times[FINISH, row]):
-            units, node = units_in_row(slot, row, columns, nodes), columns.rows[NODE, row]
-            end = node + columns.rows[COUNT, row]
-            _change_future(slot, node, end, units, 1, head, columns, nodes)
+        if np.isnan(columns.times[FINISH, row]) and columns.rows[RELEASED, row] != RELEASED_SOON:
+            add_foreseen(slot, row, head, columns, nodes)
     if nodes.settings[at.RETURNED] > 0:
         for node in range(len(nodes.owner)):
             if nodes.owner[node] == slot + 1:

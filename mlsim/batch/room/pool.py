@@ -153,10 +153,17 @@ def free_all(slot: int, now: float, columns: Columns, pool: Pool) -> None:
 @leaf_kernel
 def free_row(_slot: int, row: int, now: float, columns: Columns, pool: Pool) -> int:
     """Free the nodes of one occupancy row; return the units."""
-    cores = _end_row(row, now, columns, pool)
-    units = columns.rows[COUNT, row] if columns.rules[at.EXCLUSIVE] else cores
+    _end_row(row, now, columns, pool)
+    units = units_of_row(row, columns)
     columns.counts[at.FREE] += units
-    return int(units)
+    return units
+
+
+@leaf_kernel
+def units_of_row(row: int, columns: Columns) -> int:
+    """Return the units of the nodes of an occupancy row."""
+    each = 1 if columns.rules[at.EXCLUSIVE] else columns.rows[NODE_CORES, row]
+    return int(columns.rows[COUNT, row] * each)
 
 
 @leaf_kernel

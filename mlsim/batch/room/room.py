@@ -15,7 +15,7 @@ from mlsim.batch.allocators.node_arrays import Nodes, nodes_at
 from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns import running_jobs
 from mlsim.batch.columns.job_columns import Columns, IntColumn, change_room, is_profile_kept, keep_profile
-from mlsim.batch.columns.occupancy import RELEASED, write_row
+from mlsim.batch.columns.occupancy import RELEASED, RELEASED_SOON, write_row
 from mlsim.batch.columns.running_jobs import add_running, remove_running
 from mlsim.batch.matrix import node_allocation, node_future, node_profile
 from mlsim.batch.order.policies import change_rate
@@ -154,8 +154,17 @@ def head_fits(_head: int, _columns: Columns, room: Any) -> bool:
 
 @nodes_answer(node_future.add_ended)
 def add_ended(slot: int, _head: int, columns: Columns, room: Any) -> None:
-    """Add to the future the units of a running job: not again those that it has released early."""
-    room.counts[EXTRA] += columns.ints[at.HELD, slot]
+    """Add to the future the units of a running job: not again those that it has released early.
+
+    Nodes that forecasts expect back before its end have been added by then (:func:`add_foreseen`).
+    """
+    room.counts[EXTRA] += columns.ints[at.HELD, slot] - columns.ints[at.SOON, slot]
+
+
+@nodes_answer(node_future.add_foreseen)
+def add_foreseen(_slot: int, row: int, _head: int, columns: Columns, room: Any) -> None:
+    """Add to the future the node of an occupancy row, which a running job is expected to release."""
+    room.counts[EXTRA] += pool.units_of_row(row, columns)
 
 
 @nodes_answer(node_future.next_change)
@@ -375,7 +384,10 @@ def _note_early(slot: int, now: float, is_kept: bool, columns: Columns, room: Ro
 @in_room
 def release_row(slot: int, row: int, now: float, columns: Columns, room: Room) -> None:
     """Free one node of a job that continues without it."""
-    columns.ints[at.HELD, slot] -= free_row(slot, row, now, columns, room)
+    units = free_row(slot, row, now, columns, room)
+    columns.ints[at.HELD, slot] -= units
+    if columns.rows[RELEASED, row] == RELEASED_SOON:
+        columns.ints[at.SOON, slot] -= units
     columns.rows[RELEASED, row] = 1
     columns.counts[at.EARLY] = 1
     change_room(columns)

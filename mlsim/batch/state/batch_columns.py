@@ -69,6 +69,7 @@ class BatchColumns:
         self.queue = self.started = self.ended = np.empty(0, np.int64)
         self._running: dict[str, NDArray[Any]] = {}
         self._profile: dict[str, NDArray[Any]] = {}
+        self.foreseen, self.foreseen_times = np.empty((2, 0), np.int64), np.empty(0)
         self._blocks: dict[str, NDArray[Any]] = {}
         self.grow()
 
@@ -127,6 +128,8 @@ class BatchColumns:
             rows=self.occupancy.ints,
             times=self.occupancy.floats,
             shares=_NOBODY if self._accounts is None else self._accounts.shares,
+            foreseen=self.foreseen,
+            foreseen_times=self.foreseen_times,
             **self._profile,
             started=self.started,
             ended=self.ended,

@@ -22,6 +22,7 @@ from mlsim.batch.room.pool import AnnouncedDrain
 from mlsim.batch.room.room import RoomAddress, room_of
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.batch.state.expected_nodes import ExpectedNodes
 from mlsim.coordination import Answer, Disturbance, Forecast, ReleaseRequest
 from mlsim.record import JobState, Solves, empty
 from mlsim.scenario import BatchConfig
@@ -129,6 +130,11 @@ class MachineRoom(Protocol):
         """Whether a node is out of use."""
         return bool(self._down[node])
 
+    def are_down(self, nodes: Ints, /) -> Mask:
+        """Return which of some nodes are out of use."""
+        found: Mask = self._down[nodes] > 0
+        return found
+
     def lacks_shared(self, _slot: int, /) -> bool:
         """Whether an amount that the machine has as a whole blocks a job, whatever nodes are free."""
         return False
@@ -232,6 +238,7 @@ class BatchState(BatchColumns):
         self.restarts: dict[int, int] = {}  # how often jobs have started again, by slot
         # Occupancy rows of the nodes that a job had released and got back: slot -> node -> row.
         self.returned: dict[int, dict[int, int]] = {}
+        self.expected_nodes: ExpectedNodes | None = None  # by forecasts, where dispatchers see them
         self.all_submitted = False
         self.to_come: list[Sized] = []  # collections of jobs that may arrive when all are submitted
 
@@ -339,11 +346,17 @@ class BatchState(BatchColumns):
         """Remove a node from service."""
         self.change_room()
         self.room.take_down(node, self.holders(node))
+        self._list_expected()
 
     def bring_up(self, node: int) -> None:
         """Return a node to service, unless there is another reason for its outage."""
         self.change_room()
         self.room.bring_up(node, self.holders(node))
+        self._list_expected()
+
+    def _list_expected(self) -> None:
+        if self.expected_nodes is not None:
+            self.expected_nodes.list_all()
 
     def plan_around(self, drains: Sequence[AnnouncedDrain]) -> None:
         """Plan around these announced drains from now on."""
