@@ -543,14 +543,14 @@ def test_rigid_applications_stand_keys_for_loops_with_a_note(tmp_path):
     assert len(simulated(content, tmp_path).records.loops.job) == len(JOBS)
 
 
-def test_advice_on_a_run_with_a_column_of_models_says_what_to_do(tmp_path):
+def test_advice_on_a_run_with_a_column_of_models_knows_each_jobs_model(tmp_path):
     write_jobs(tmp_path, JOBS[:2], model=["cca", "dca"])
     content = mapping_of(tmp_path, {"steps": APPLICATIONS["steps"]})
     file = tmp_path / "mixed.yaml"
     file.write_text(dump(from_mapping(content, directory=tmp_path)))
     jobs = mlsim.run(file, out=tmp_path / "run").records
-    with pytest.raises(InputError, match=r"a column model, .* write an application for each model"):
-        recorded_loop(tmp_path / "run", int(jobs.jobs.job_id[jobs.loops.job[0]]))
+    models = [recorded_loop(tmp_path / "run", int(job)).model for job in jobs.jobs.job_id[jobs.loops.job]]
+    assert models == ["cca", "dca"]
 
 
 def test_the_page_has_a_table_of_applications(tmp_path):

@@ -137,22 +137,23 @@ def _of_one(
     directory: Path, scenario: dict[str, Any], records: Records, summary: Mapping[str, Any], row: int
 ) -> dict[str, Any]:
     """Return the content of a scenario with the application of a job in place of several."""
-    replaced = stored_runs.value_at(summary, "workload.replaced") or ()
-    for column in set(replaced) & {"model", "steps"}:
-        raise InputError(
-            f"{directory}: the workload had a column {column}, and the record does not keep which job had "
-            f"which value; in its place write an application for each {column}, name them in a column "
-            "application, and run the scenario again"
-        )
     assert records.jobs.application is not None
     assert records.jobs.technique is not None
     name = records.names.of["application"].get(int(records.jobs.application[row]), "")
     section = stored_runs.value_at(scenario, f"applications.{name}")
     if not isinstance(section, Mapping):
         raise InputError(f"{directory}: its scenario has no application {name!r}; run the scenario again")
-    technique = records.names.of["technique"][int(records.jobs.technique[row])]
+    replaced = set(stored_runs.value_at(summary, "workload.replaced") or ())
+    own = records.own.of
+    if missing := replaced & {"model", "steps"} - own.keys():
+        raise InputError(f"{directory}: an earlier mlsim left out the column {missing.pop()}; run it again")
+    changes: dict[str, Any] = {"technique": records.names.of["technique"][int(records.jobs.technique[row])]}
+    if "steps" in replaced and own["steps"][row] > 0:  # neither -1 nor nan
+        changes["time_steps"] = int(own["steps"][row])
+    if "model" in replaced and (model := own["model"][row]) not in (None, "", "loop"):
+        changes["execution"] = {**(section.get("execution") or {}), "model": model}
     kept = {key: value for key, value in scenario.items() if key not in ("applications", "assign")}
-    return kept | {"application": {**section, "technique": technique}}
+    return kept | {"application": {**section, **changes}}
 
 
 def _is_count(value: object) -> bool:

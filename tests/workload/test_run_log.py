@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 import mlsim
 from mlsim.errors import InputError
+from mlsim.experiment import run_loop
+from mlsim.experiment.manifest import write_manifest
+from mlsim.experiment.recorded_loop import maker_of, recorded_loop
 from mlsim.record.table_files import JOB_COLUMNS
 from mlsim.scenario import WorkloadConfig, from_mapping
 from mlsim.scenario.words import WorkloadFormat
@@ -385,3 +388,24 @@ def test_a_directory_that_is_no_workload_is_refused(tmp_path):
     log = write_csv(tmp_path / "log.csv")
     with pytest.raises(InputError, match=r"has no jobs\.parquet"):
         LogReader(log, WorkloadFormat.RUN, Reading()).blocks().__next__()
+
+
+def test_the_recorded_loops_of_such_runs_have_their_steps_and_models(tmp_path):
+    columns = OWN | {"variation": [0.2, "", "", "", 0.4, 0.7]}
+    log = write_csv(tmp_path / "log.csv", **columns)
+    run = simulate(tmp_path, log, "run", **SEVERAL, batch={"on_overrun": "extend"})
+    loops = pl.read_parquet(run / "loops.parquet")
+    for job, steps, model, technique in ((1, 3, "dca", "FAC2"), (3, 2, "dca", "GSS"), (6, 2, "cca", "SS")):
+        found = recorded_loop(run, job)
+        (row,) = loops.filter(pl.col("job_id") == job).to_dicts()
+        assert (found.model, found.technique) == (model, technique)
+        assert found.t_loop == row["t_loop"] / steps
+        assert len(found.costs) == row["iterations"] // steps
+        with maker_of(found) as (make, _):
+            alone = run_loop(make({}))
+        assert alone.facts["t_loop"] == pytest.approx(found.t_loop, rel=1e-6)
+    table = pl.read_parquet(run / "jobs.parquet").drop("model")
+    table.write_parquet(run / "jobs.parquet")
+    write_manifest(run)
+    with pytest.raises(InputError, match="an earlier mlsim left out the column model"):
+        recorded_loop(run, 1)
