@@ -694,6 +694,84 @@ def test_learning_is_the_same_in_both_engines_and_from_run_to_run(tmp_path_facto
             np.testing.assert_array_equal(np.array(values), np.array(other[key]), err_msg=str(key))
 
 
+class Watched(coupling.LoopApplications):
+    """Notes starts and ends of executions: (time, job, its loop)."""
+
+    started: list[tuple] = []  # noqa: RUF012  # of one run
+    ended: list[tuple] = []  # noqa: RUF012
+
+    def launch(self, slot, at):
+        found = super().launch(slot, at)
+        self.started.append((at, self._state.number(slot), self._running[slot], len(self.ended)))
+        return found
+
+    def finish(self, slot, at, state):
+        loop, number = self._running[slot], self._state.number(slot)
+        super().finish(slot, at, state)
+        self.ended.append((at, number, loop))
+
+    def requeue(self, slot, at, /):
+        loop, number = self._running[slot], self._state.number(slot)
+        done = super().requeue(slot, at)
+        self.ended.append((at, number, loop))
+        return done
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=30)
+@given(
+    jobs_of_workload,
+    st.sampled_from(["off", "on", "asks"]),
+    st.sampled_from(["none", "kill", "die", "restart"]),
+)
+def test_trials_over_executions_are_those_of_a_slow_reference(tmp_path_factory, jobs, rca, trouble):
+    directory = tmp_path_factory.mktemp("trials")
+    write_jobs(directory, jobs)
+    portfolio = ("STATIC", "SS", "GSS", "FAC2")
+    section = learning("exhaustive", "executable", portfolio, steps=3)
+    section["selection"]["parameters"] = {"threshold": 100}  # trials are made once
+    if trouble != "kill":  # whose loops take longer than their walltimes
+        section |= {"costs": section["costs"] | {"calibrate": "recorded"}}
+    rules = [{"where": {"user": 3}, "application": "rigid"}, {"default": "a"}]
+    content = mapping_of(directory, {"a": section, "rigid": {"model": "rigid"}}, rules)
+    if rca != "off":
+        content["coordination"] = {"rca": True}
+        if rca == "asks":
+            answer = {"requests": "head-of-queue", "answer": "tolerance", "tolerance": 0.5, "reclaim": True}
+            content["coordination"] |= answer
+    if trouble == "kill":
+        content["batch"] |= {"on_overrun": "kill"}
+    elif trouble != "none":
+        content["batch"] |= {"on_failure": trouble}
+        content["platform"] |= {"random_failures": [{"nodes": "a", "mtbf": 120, "mttr": 20}]}
+    Watched.started, Watched.ended = [], []
+    original, coupling.LoopApplications = coupling.LoopApplications, Watched
+    try:
+        simulated(content, directory)
+    finally:
+        coupling.LoopApplications = original
+    ordered = sorted(enumerate(jobs, 1), key=lambda job: (job[1][0], job[0]))
+    code = [user % 2 for _, (*_, user) in ordered]
+    for *_, loop in Watched.ended:
+        steps, shown = loop.outcome.selected, loop.outcome.shown
+        # Only complete time steps count, and all of them do.
+        assert [one.technique for one in shown] == [one.technique for one in steps[: len(shown)]]
+        assert len(steps) - len(shown) <= 1 or loop.outcome.t_loop == 0.0
+    for at, number, loop, count in Watched.started:
+        known = [
+            one
+            for end, other, one in sorted(Watched.ended[:count], key=lambda one: one[:2])
+            if end <= at and code[other] == code[number]
+        ]
+        tried = [step.technique for one in known for step in one.outcome.shown]
+        expected = list(dict.fromkeys(tried))
+        for step in loop.outcome.selected:
+            left = [name for name in portfolio if name not in expected]
+            if left:
+                assert step.technique == left[0]
+                expected.append(step.technique)
+
+
 def test_a_trace_names_the_technique_of_each_job(tmp_path):
     otf2 = pytest.importorskip("otf2", reason="there is no wheel of the package otf2 for this Python")
     write_jobs(tmp_path, JOBS)
