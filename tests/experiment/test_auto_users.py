@@ -56,12 +56,16 @@ def results(tmp_path_factory):
     content["without"] = [fixed | {"method": "rl"}, fixed | {"share": 0.5}, {"method": "rl", "share": 0.5}]
     (place / "study.yaml").write_text(json.dumps(content))
     run_study(load_study(place), out=place / "results", jobs=1)
+    content = parse_value_text((STUDY / "rca.yaml").read_text(), "rca.yaml")
+    content["without"] = [{"technique": ["STATIC", "auto"]}, {"method": "exhaustive"}]
+    (place / "rca.yaml").write_text(json.dumps(content))
+    run_study(load_study(place / "rca.yaml"), out=place / "rca", jobs=1)
     return place / "results"
 
 
 @pytest.fixture(scope="module")
 def cells(script, results):
-    return script["Cells"](results)
+    return script["Cells"](results, results.parent / "rca")
 
 
 def test_the_rivals_of_each_seed():
@@ -70,6 +74,7 @@ def test_the_rivals_of_each_seed():
     assert len(first) == 5 + 4 + 2
     assert len(labels) == 3 * len(first) - 2  # simulation: one seed
     assert {of["method"] for of in labels if of["technique"] != "auto"} == {"exhaustive"}
+    assert len(load_study(STUDY / "rca.yaml").cases) == 4
 
 
 def test_kinds_are_of_codes_and_do_not_depend_on_other_codes(reader):
@@ -105,6 +110,7 @@ def test_the_reader_keeps_jobs_that_ran_and_who_does_not_switch_is_rigid(reader,
     assert (reader["read"](tmp_path / LOG, technique="recorded")["application"] == "rigid").all()
 
 
+@pytest.mark.slow
 def test_recorded_is_the_log_and_a_replay_is_the_run(cells, script, results):
     runs = {run[:3]: run.path for run in script["runs_of"](results)}
     recorded = pl.read_parquet(runs[1, "STATIC", "1"] / "jobs.parquet")
@@ -117,10 +123,17 @@ def test_recorded_is_the_log_and_a_replay_is_the_run(cells, script, results):
         assert (run["run"] != run["run_base"]).any()
 
 
+@pytest.mark.slow
 def test_rivals_and_the_best_of_each_code(cells, script):
     rows = {row["rival"]: row for row in script["rivals_table"](cells).iter_rows(named=True)}
     fixed = script["FIXED"]
-    assert list(rows) == [*fixed, "auto, exhaustive", "auto, rl", "best of each code"]
+    assert list(rows) == [*fixed, "auto, exhaustive", "auto, rl", "best of each code", "FAC2, RCA"]
+    assert rows.pop("FAC2, RCA")["seeds"] == 1
+    (rca,) = script["with_rca"](cells).iter_rows(named=True)
+    waits = [cells.of[name, "1"][1]["wait"].mean() for name in ("FAC2", "FAC2, RCA")]
+    assert [rca["off (s)"], rca["on (s)"]] == pytest.approx(waits)
+    assert rca["wait %"] == pytest.approx((waits[1] / waits[0] - 1) * 100)
+    assert rca["wait %"] < 0.0  # nodes come back early
     assert rows["STATIC"]["run %"] == rows["STATIC"]["wait %"] == 0.0
     best = rows["best of each code"]["run %"]
     assert best <= min(rows[name]["run %"] for name in fixed)
@@ -133,6 +146,7 @@ def test_rivals_and_the_best_of_each_code(cells, script):
     assert rows[name][f"run % against {name}"] == 0.0
 
 
+@pytest.mark.slow
 def test_groups_have_all_jobs_once(cells, script):
     for groups in ("executions", "kind"):
         rows = script["grouped"](cells, groups)
@@ -146,9 +160,13 @@ def test_groups_have_all_jobs_once(cells, script):
     }
 
 
+@pytest.mark.slow
 def test_who_stays_keeps_the_recorded_run_time(cells, script):
     rows = script["switched"](cells)
-    assert set(rows.select("rival", "share").rows()) == {("FAC2", "0.5"), ("auto, exhaustive", "0.5")}
+    assert set(rows.select("rival", "share").rows()) == {
+        (rival, share) for rival in ("FAC2", "auto, exhaustive") for share in ("0.5", "1")
+    }
+    rows = rows.filter(pl.col("share") == "0.5")
     stay = rows.filter(pl.col("users") == "stay")
     assert stay["run %"].to_list() == [0.0, 0.0]
     assert (rows.filter(pl.col("users") == "switch")["run %"] < 0.0).all()
@@ -157,6 +175,7 @@ def test_who_stays_keeps_the_recorded_run_time(cells, script):
     )
 
 
+@pytest.mark.slow
 def test_held_out_rows_are_of_the_second_half(cells, script):
     rows = {row["rival"]: row for row in script["held_out"](cells).iter_rows(named=True)}
     name = script["FIRST_HALF"]
@@ -167,10 +186,13 @@ def test_held_out_rows_are_of_the_second_half(cells, script):
     assert rows[name]["seeds"] == 2
 
 
+@pytest.mark.slow
 def test_the_command_writes_tables_and_picture(script, results, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["gains.py", str(results), "--out", str(tmp_path / "out")])
+    monkeypatch.setattr(
+        sys, "argv", ["gains.py", str(results), str(results.parent / "rca"), "--out", str(tmp_path / "out")]
+    )
     script["main"]()
-    tables = ("rivals", "executions", "kinds", "learning", "switch", "held-out")
+    tables = ("rivals", "executions", "kinds", "learning", "switch", "held-out", "rca")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *(f"{name}.csv" for name in tables),
         "gains.png",

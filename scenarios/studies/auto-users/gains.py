@@ -1,11 +1,11 @@
 """Users' gain against the queue's, from the stored runs of this study, with intervals and a picture.
 
-Usage: python scenarios/studies/auto-users/gains.py RESULTS [--out DIR]
+Usage: python scenarios/studies/auto-users/gains.py RESULTS [RESULTS ...] [--out DIR]
 
-RESULTS is the directory of ``mlsim study scenarios/studies/auto-users``; of a study that is not done, the
-runs that are there count. Changes are of sums over all jobs of all seeds, against the recorded log (STATIC),
-in percent. Intervals (95 %) are percentiles of 10,000 resamples of the log's weeks, with the jobs
-submitted in them. Beside them is the range over seeds.
+RESULTS are the directories of ``mlsim study scenarios/studies/auto-users`` and, beside it, of its
+``rca.yaml``; of a study that is not done, the runs that are there count. Changes are of sums over all jobs of
+all seeds, against the recorded log (STATIC), in percent. Intervals (95 %) are percentiles of 10,000 resamples
+of the log's weeks, with the jobs submitted in them. Beside them is the range over seeds.
 
 Without RCA the run time of a loop with a fixed technique does not depend on the queue. So this script replays
 rigid jobs with run times of stored runs: those of the best technique of each code, known afterwards or from
@@ -32,6 +32,7 @@ WEEK = 604_800.0
 RESAMPLES = 10_000
 STATIC, FIXED = "STATIC", ("STATIC", "GSS", "FAC2", "AF", "SS")
 BEST, FIRST_HALF = "best of each code", "best of the first half"
+WITH_RCA = ", RCA"
 MEASURES = ("run", "wait", "slowdown", "response")
 EXECUTIONS = ((1, "1"), (7, "2 to 7"), (63, "8 to 63"), (10**9, "64 or more"))
 ORDER = ((1, "1st"), (2, "2nd"), (4, "3rd, 4th"), (16, "5th to 16th"), (64, "17th to 64th"), (10**9, "later"))
@@ -60,6 +61,7 @@ def runs_of(results: Path) -> list[Run]:
         labels = content["labels"]
         name = labels["technique"]
         rival = f"auto, {labels['method']}" if name == "auto" else STATIC if name == "recorded" else name
+        rival += WITH_RCA if labels.get("rca") == "on" else ""
         run = Run(int(labels["seed"]), rival, labels["share"], entry.with_suffix(".run"))
         if run[:3] in found:
             raise InputError(
@@ -176,8 +178,8 @@ def measures(jobs: pl.DataFrame, names: Sequence[str] = MEASURES) -> dict[str, f
 class Cells:
     """The jobs of all rivals beside those of the recorded log, seed by seed."""
 
-    def __init__(self, results: Path) -> None:
-        runs = {run[:3]: run for run in runs_of(results)}
+    def __init__(self, *results: Path) -> None:
+        runs = {run[:3]: run for one in results for run in runs_of(one)}
         self.of: dict[tuple[str, str], dict[int, pl.DataFrame]] = {}  # (rival, share) -> seed -> jobs
         self.facts: dict[int, pl.DataFrame] = {}
         for seed in sorted({seed for seed, *_ in runs}):
@@ -227,8 +229,8 @@ class Cells:
     def rivals(self) -> list[str]:
         """The rivals to which all users switch, fixed ones first."""
         names = [rival for rival, share in self.of if share == "1"]
-        others = sorted(name for name in names if name.startswith("auto"))
-        return [*(name for name in FIXED if name in names), *others, *(n for n in (BEST,) if n in names)]
+        known = [*FIXED, *sorted(name for name in names if name not in (*FIXED, BEST, FIRST_HALF)), BEST]
+        return sorted((name for name in known if name in names), key=lambda name: name.endswith(WITH_RCA))
 
     def jobs(self, rival: str, share: str = "1") -> pl.DataFrame:
         """Return the jobs of all seeds of a rival."""
@@ -263,11 +265,11 @@ def rivals_table(cells: Cells) -> pl.DataFrame:
         }
         codes = jobs.group_by("seed", "code").agg(pl.col("run", "run_base").sum())
         later = (jobs["response"] - jobs["response_base"]).to_numpy()
-        row: dict[str, Any] = {"rival": rival, "seeds": len(by_seed["run"])} | measures(jobs)
+        row: dict[str, Any] = {"rival": rival, "seeds": len(by_seed["run"])}
+        row |= measures(jobs, (*MEASURES, "held"))
         for name, values in by_seed.items():
             row |= {f"{name} least seed": min(values), f"{name} largest seed": max(values)}
         row |= {
-            "node-h %": change(jobs, "held"),
             "mean wait (s)": jobs["wait"].mean(),
             "mean slowdown": jobs["slowdown"].mean(),
             "jobs faster %": float((jobs["run"] < jobs["run_base"] * 0.99).mean()) * 100.0,  # type: ignore[arg-type]
@@ -284,7 +286,7 @@ def rivals_table(cells: Cells) -> pl.DataFrame:
 def grouped(cells: Cells, groups: str) -> pl.DataFrame:
     """Return a row per rival and group of jobs: ``executions`` of their code, or ``kind`` of loop."""
     rows = []
-    for rival in cells.rivals:
+    for rival in (name for name in cells.rivals if not name.endswith(WITH_RCA)):
         jobs, seeds = cells.jobs(rival), len(cells.of[rival, "1"])
         if groups not in jobs.columns:
             continue
@@ -313,7 +315,8 @@ def learning(cells: Cells) -> pl.DataFrame:
     Executions of a code count in order of their starts.
     """
     rows = []
-    for rival in (name for name in cells.rivals if name not in (STATIC, BEST) and BEST in cells.rivals):
+    shown = [name for name in cells.rivals if name not in (STATIC, BEST) and not name.endswith(WITH_RCA)]
+    for rival in shown if BEST in cells.rivals else ():
         jobs = cells.beside(rival, BEST)
         number = pl.struct("start", "job_id").rank("ordinal").over("seed", "code")
         jobs = jobs.with_columns(number=number).with_columns(
@@ -330,9 +333,12 @@ def learning(cells: Cells) -> pl.DataFrame:
 def switched(cells: Cells) -> pl.DataFrame:
     """Return a row per technique, share of users who switch to it, and group: who switches and who stays."""
     rows = []
+    partly = {rival for rival, share in cells.of if share != "1"}
     for rival, share in sorted(cells.of, key=lambda key: (key[0], float(key[1]))):
         jobs = cells.jobs(rival, share)
-        if share == "1" or "switches" not in jobs.columns:
+        if rival in partly and share == "1":
+            jobs = jobs.with_columns(switches=pl.lit(True))
+        if "switches" not in jobs.columns:
             continue
         for group, of in (("switch", jobs.filter("switches")), ("stay", jobs.filter(~pl.col("switches")))):
             if of.height:
@@ -343,14 +349,27 @@ def switched(cells: Cells) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
+def with_rca(cells: Cells) -> pl.DataFrame:
+    """Return a row per rival that was simulated with RCA too: its change by RCA, for the same seeds."""
+    rows = []
+    for rival in (name for name in cells.rivals if name.endswith(WITH_RCA)):
+        without = rival.removesuffix(WITH_RCA)
+        if without in cells.rivals:
+            jobs = cells.beside(rival, without)
+            row: dict[str, Any] = {"rival": without, "seeds": jobs["seed"].n_unique()}
+            row |= {"off (s)": jobs["wait_base"].mean(), "on (s)": jobs["wait"].mean()}
+            rows.append(row | measures(jobs))
+    return pl.DataFrame(rows)
+
+
 def held_out(cells: Cells) -> pl.DataFrame:
     """Return all rivals on the second half of the weeks, against the technique best in the first half.
 
     It is chosen by users' run times, seed by seed.
     """
     rows = []
-    names = [*cells.rivals, FIRST_HALF] if BEST in cells.rivals else []
-    for rival in names:
+    names = [name for name in (*cells.rivals, FIRST_HALF) if not name.endswith(WITH_RCA)]
+    for rival in names if BEST in cells.rivals else ():
         frames, chosen = [], set()
         for seed, jobs in cells.of[rival, "1"].items():
             early = cells.first_half(seed)
@@ -389,25 +408,25 @@ def draw(tables: Mapping[str, pl.DataFrame], path: Path) -> None:
             for name in ("wait", "run")
         ]
         plane.errorbar(*(at["x"], at["y"]), *spans, fmt="osD^vP*X"[number % 8], capsize=2, label=row["rival"])
+    _clip(plane, rows)
     plane.plot([0.0], [0.0], "k+", markersize=12, label="STATIC (recorded)")
     plane.set_xlabel("users: change of the sum of run times (%)")
     plane.set_ylabel("queue: change of the mean wait (%)")
     plane.set_title("Users' gain against the queue's", fontsize=10)
-    chosen = [name for name in rows["rival"] if name in ("FAC2", "SS", BEST) or name.startswith("auto")]
+    chosen = [
+        name
+        for name in rows["rival"]
+        if name in ("FAC2", "SS", BEST) or (name.startswith("auto") and not name.endswith(WITH_RCA))
+    ]
     of_codes = tables["executions"].filter(pl.col("rival").is_in(chosen))
     _lines(codes, of_codes, "executions", "run", "rival", chosen)
     codes.set_xlabel("executions of the code in the log")
     codes.set_ylabel("change of the sum of run times (%)")
     codes.set_title("Rare and frequent codes", fontsize=10)
     if tables["learning"].height:
-        _lines(
-            order,
-            tables["learning"].filter(pl.col("rival").is_in(chosen)),
-            "execution",
-            "run",
-            "rival",
-            chosen,
-        )
+        of_order = tables["learning"].filter(pl.col("rival").is_in(chosen))
+        names = of_order["rival"].unique(maintain_order=True).to_list()
+        _lines(order, of_order, "execution", "run", "rival", names)
     order.set_xlabel("number of the execution of its code")
     order.set_ylabel("run time beyond the code's best technique (%)")
     order.set_title("Cost of learning", fontsize=10)
@@ -428,6 +447,22 @@ def draw(tables: Mapping[str, pl.DataFrame], path: Path) -> None:
     pyplot.close(figure)
 
 
+def _clip(axes: Any, rows: pl.DataFrame) -> None:
+    """End the axis of waits at +20 %, and write longer ones at its edge."""
+    if rows["wait %"].max() <= 20.0:  # type: ignore[operator]
+        return
+    axes.set_ylim(top=20.0)
+    for row in rows.filter(pl.col("wait %") > 20.0).iter_rows(named=True):
+        axes.annotate(
+            f"{row['rival']}: {row['wait %']:+.0f} %",
+            (row["run %"], 19.0),
+            (row["run %"], 10.0),
+            ha="center",
+            fontsize=9,
+            arrowprops={"arrowstyle": "->"},
+        )
+
+
 def _lines(axes: Any, rows: pl.DataFrame, along: str, of: str, lines: str, names: Sequence[str]) -> None:
     """Draw points with intervals, one colour per line, side by side."""
     places = rows[along].unique(maintain_order=True).to_list()
@@ -443,14 +478,14 @@ def _lines(axes: Any, rows: pl.DataFrame, along: str, of: str, lines: str, names
 def main() -> None:
     """Read the options, compare, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--out", type=Path, help="Default: RESULTS.")
+    parser.add_argument("results", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, help="Default: the first of RESULTS.")
     options = parser.parse_args()
     try:
-        cells = Cells(options.results)
+        cells = Cells(*options.results)
     except InputError as error:
         parser.exit(2, f"gains.py: {error}\n")
-    out = options.out or options.results
+    out = options.out or options.results[0]
     out.mkdir(parents=True, exist_ok=True)
     tables = {
         "rivals": rivals_table(cells),
@@ -459,6 +494,7 @@ def main() -> None:
         "learning": learning(cells),
         "switch": switched(cells),
         "held-out": held_out(cells),
+        "rca": with_rca(cells),
     }
     for name, rows in tables.items():
         rows.write_csv(out / f"{name}.csv", float_precision=3)
