@@ -75,6 +75,7 @@ def test_the_rivals_of_each_seed():
     assert len(labels) == 3 * len(first) - 2  # simulation: one seed
     assert {of["method"] for of in labels if of["technique"] != "auto"} == {"exhaustive"}
     assert len(load_study(STUDY / "rca.yaml").cases) == 4
+    assert len(load_study(STUDY / "portfolio.yaml").cases) == 6
 
 
 def test_kinds_are_of_codes_and_do_not_depend_on_other_codes(reader):
@@ -218,6 +219,28 @@ def test_changes_are_of_sums_and_seeds_of_a_week_stay_together(script):
     low, high = script["interval"](jobs, "run")
     assert (low, high) == (-50.0, 0.0)  # weeks change by -50 and 0 %, their seeds by -100 to +100 %
     assert np.isnan(script["interval"](jobs.filter(pl.col("week") == 0), "run")).all()
+
+
+def test_rivals_are_named_by_their_labels(script, tmp_path):
+    (tmp_path / "store" / "ab").mkdir(parents=True)
+    (tmp_path / "store" / "store.json").write_text("{}")
+    common = {"seed": "2", "technique": "auto", "method": "rl", "share": "1"}
+    for name, more in (
+        ("a", {}),
+        ("b", {"rca": "on"}),
+        ("c", {"portfolio": "without AF"}),
+        ("d", {"technique": "recorded"}),
+    ):
+        content = {"status": "done", "labels": common | more}
+        (tmp_path / "store" / "ab" / f"{name}.json").write_text("sum\n" + json.dumps(content))
+    content = {"status": "failed", "labels": common | {"method": "expert"}}
+    (tmp_path / "store" / "ab" / "e.json").write_text("sum\n" + json.dumps(content))
+    assert [run[:3] for run in script["runs_of"](tmp_path)] == [
+        (2, "auto, rl", "1"),
+        (2, "auto, rl, RCA", "1"),
+        (2, "auto, rl, without AF", "1"),
+        (2, "STATIC", "1"),
+    ]
 
 
 def test_missing_runs_and_two_versions_are_told(script, tmp_path):

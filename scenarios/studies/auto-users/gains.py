@@ -61,6 +61,7 @@ def runs_of(results: Path) -> list[Run]:
         labels = content["labels"]
         name = labels["technique"]
         rival = f"auto, {labels['method']}" if name == "auto" else STATIC if name == "recorded" else name
+        rival += f", {labels['portfolio']}" if "portfolio" in labels else ""
         rival += WITH_RCA if labels.get("rca") == "on" else ""
         run = Run(int(labels["seed"]), rival, labels["share"], entry.with_suffix(".run"))
         if run[:3] in found:
