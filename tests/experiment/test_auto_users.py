@@ -72,7 +72,7 @@ def test_the_rivals_of_each_seed():
     labels = [point.labels for point, _ in load_study(STUDY / "study.yaml").cases]
     first = [of for of in labels if of["seed"] == "1"]
     assert len(first) == 5 + 4 + 2
-    assert len(labels) == 3 * len(first) - 2  # simulation: one seed
+    assert len(labels) == 3 * len(first)
     assert {of["method"] for of in labels if of["technique"] != "auto"} == {"exhaustive"}
     assert len(load_study(STUDY / "rca.yaml").cases) == 4
     assert len(load_study(STUDY / "portfolio.yaml").cases) == 6

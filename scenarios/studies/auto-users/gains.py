@@ -402,41 +402,40 @@ def draw(tables: Mapping[str, pl.DataFrame], path: Path) -> None:
     figure, grid = pyplot.subplots(2, 2, figsize=(13, 9.5), layout="constrained")
     (plane, codes), (order, switch) = grid
     rows = tables["rivals"].filter(pl.col("rival") != STATIC)
-    for number, row in enumerate(rows.iter_rows(named=True)):
-        at = {axis: row[f"{name} %"] for axis, name in (("x", "run"), ("y", "wait"))}
-        spans = [
-            [[row[f"{name} %"] - row[f"{name} from"]], [row[f"{name} to"] - row[f"{name} %"]]]
-            for name in ("wait", "run")
-        ]
-        plane.errorbar(*(at["x"], at["y"]), *spans, fmt="osD^vP*X"[number % 8], capsize=2, label=row["rival"])
-    _clip(plane, rows)
-    plane.plot([0.0], [0.0], "k+", markersize=12, label="STATIC (recorded)")
+    styles = {
+        name: (f"C{number % 10}", "osD^vP*Xp<>"[number % 11]) for number, name in enumerate(rows["rival"])
+    }
+    _plane(plane, rows, styles)
     plane.set_xlabel("users: change of the sum of run times (%)")
     plane.set_ylabel("queue: change of the mean wait (%)")
     plane.set_title("Users' gain against the queue's", fontsize=10)
     chosen = [
         name
         for name in rows["rival"]
-        if name in ("FAC2", "SS", BEST) or (name.startswith("auto") and not name.endswith(WITH_RCA))
+        if name in ("FAC2", "SS", BEST) or (name.startswith("auto") and name.count(",") == 1)
     ]
     of_codes = tables["executions"].filter(pl.col("rival").is_in(chosen))
-    _lines(codes, of_codes, "executions", "run", "rival", chosen)
+    _lines(codes, of_codes, "executions", "run", styles)
     codes.set_xlabel("executions of the code in the log")
     codes.set_ylabel("change of the sum of run times (%)")
     codes.set_title("Rare and frequent codes", fontsize=10)
     if tables["learning"].height:
         of_order = tables["learning"].filter(pl.col("rival").is_in(chosen))
-        names = of_order["rival"].unique(maintain_order=True).to_list()
-        _lines(order, of_order, "execution", "run", "rival", names)
+        _lines(order, of_order, "execution", "run", styles)
     order.set_xlabel("number of the execution of its code")
     order.set_ylabel("run time beyond the code's best technique (%)")
     order.set_title("Cost of learning", fontsize=10)
     if tables["switch"].height:
         shown = tables["switch"].with_columns(
-            group=pl.format("{}, {}", pl.col("rival"), pl.col("users")),
+            rival=pl.format("{}: {}", pl.col("rival"), pl.col("users")),
             at=pl.format("{} %", (pl.col("share").cast(pl.Float64) * 100).cast(pl.Int64)),
         )
-        _lines(switch, shown, "at", "response", "group", shown["group"].unique(maintain_order=True).to_list())
+        groups = {
+            f"{name}: {users}": (styles[name][0], marker)
+            for name in tables["switch"]["rival"].unique(maintain_order=True)
+            for users, marker in (("switch", "o"), ("stay", "^"))
+        }
+        _lines(switch, shown, "at", "response", groups)
     switch.set_xlabel("share of users who switch")
     switch.set_ylabel("change of the mean response time (%)")
     switch.set_title("Some users switch: their gain, and that of those who stay", fontsize=10)
@@ -448,31 +447,36 @@ def draw(tables: Mapping[str, pl.DataFrame], path: Path) -> None:
     pyplot.close(figure)
 
 
-def _clip(axes: Any, rows: pl.DataFrame) -> None:
-    """End the axis of waits at +20 %, and write longer ones at its edge."""
-    if rows["wait %"].max() <= 20.0:  # type: ignore[operator]
-        return
-    axes.set_ylim(top=20.0)
-    for row in rows.filter(pl.col("wait %") > 20.0).iter_rows(named=True):
-        axes.annotate(
-            f"{row['rival']}: {row['wait %']:+.0f} %",
-            (row["run %"], 19.0),
-            (row["run %"], 10.0),
-            ha="center",
-            fontsize=9,
-            arrowprops={"arrowstyle": "->"},
+def _plane(axes: Any, rows: pl.DataFrame, styles: Mapping[str, tuple[str, str]]) -> None:
+    """Draw the change of waits over that of run times; rivals above +20 % are named at the edge."""
+    inside = rows.filter(pl.col("wait to") <= 20.0)
+    for row in inside.iter_rows(named=True):
+        spans = [
+            [[row[f"{name} %"] - row[f"{name} from"]], [row[f"{name} to"] - row[f"{name} %"]]]
+            for name in ("wait", "run")
+        ]
+        colour, marker = styles[row["rival"]]
+        axes.errorbar(
+            *(row["run %"], row["wait %"], *spans), fmt=marker, color=colour, capsize=2, label=row["rival"]
         )
+    axes.plot([0.0], [0.0], "k+", markersize=12, label="STATIC (recorded)")
+    for number, row in enumerate(rows.filter(pl.col("wait to") > 20.0).iter_rows(named=True)):
+        text = f"{row['rival']}: run times {row['run %']:+.1f} %, wait {row['wait %']:+,.0f} %"
+        axes.text(0.02, 0.96 - 0.05 * number, text, transform=axes.transAxes, va="top", fontsize=9)
+        axes.set_ylim(top=20.0)
 
 
-def _lines(axes: Any, rows: pl.DataFrame, along: str, of: str, lines: str, names: Sequence[str]) -> None:
-    """Draw points with intervals, one colour per line, side by side."""
+def _lines(axes: Any, rows: pl.DataFrame, along: str, of: str, styles: Mapping[str, tuple[str, str]]) -> None:
+    """Draw points with intervals, a colour and a marker per rival, side by side."""
     places = rows[along].unique(maintain_order=True).to_list()
+    names = [name for name in styles if name in rows["rival"]]
     for number, name in enumerate(names):
-        part = rows.filter(pl.col(lines) == name)
-        at = [places.index(one) + 0.1 * (number - (len(names) - 1) / 2) for one in part[along]]
+        part = rows.filter(pl.col("rival") == name)
+        at = [places.index(one) + 0.09 * (number - (len(names) - 1) / 2) for one in part[along]]
         middle, low, high = (part[f"{of} {word}"].to_numpy() for word in ("%", "from", "to"))
         span = [np.nan_to_num(middle - low), np.nan_to_num(high - middle)]
-        axes.errorbar(at, middle, span, fmt="osD^vP*X"[number % 8], markersize=5, capsize=2, label=name)
+        colour, marker = styles[name]
+        axes.errorbar(at, middle, span, fmt=marker, color=colour, markersize=5, capsize=2, label=name)
     axes.set_xticks(range(len(places)), places, fontsize=8)
 
 
