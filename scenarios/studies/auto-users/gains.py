@@ -404,7 +404,7 @@ def draw(tables: Mapping[str, pl.DataFrame], path: Path) -> None:
     rows = tables["rivals"].filter(pl.col("rival") != STATIC)
     styles = {
         name: (f"C{number % 10}", "osD^vP*Xp<>"[number % 11]) for number, name in enumerate(rows["rival"])
-    }
+    } | {BEST: ("black", "*")}
     _plane(plane, rows, styles)
     plane.set_xlabel("users: change of the sum of run times (%)")
     plane.set_ylabel("queue: change of the mean wait (%)")
