@@ -1,4 +1,4 @@
-"""A cache of logs and costs that the runs of a study in one process share.
+"""A cache of logs, costs and loops that the runs of a study in one process share.
 
 Nothing is kept outside of :func:`sharing`, so that a single run holds no more than it takes. The memory is
 bounded; the least recently used object is dropped first. Kept objects are read-only.
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-MOST_BYTES = 256_000_000  # Bytes of all that is kept in a process
+MOST_BYTES = 1_256_000_000  # Bytes of all that is kept in a process
 
 Kept = TypeVar("Kept")
 

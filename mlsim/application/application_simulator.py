@@ -2,13 +2,15 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from mlsim import coordination
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.iteration_costs import CostProfiles, LoopCosts, cost_sums
-from mlsim.application.loop_outcome import LoopOutcome, LoopRecorder, PERequests
+from mlsim.application.known_loops import KnownLoops, hands_out_first
+from mlsim.application.loop_outcome import KnownLoop, LoopOutcome, LoopRecorder, PERequests
 from mlsim.application.loop_simulation import simulate
 from mlsim.application.recorded_times import TOLERANCE, Placement, RecordedTimes, ending_at
 from mlsim.application.selection.experience import Experience
@@ -20,7 +22,7 @@ from mlsim.record import ChunkStore, LoopChunks, Messages, Nodes, Occupancy, Rec
 from mlsim.record.derived_times import one_job
 from mlsim.scenario import ApplicationConfig
 from mlsim.scenario.simulation_demand import lists_costs
-from mlsim.scenario.words import AnswerRule, Calibration, Technique
+from mlsim.scenario.words import AnswerRule, Calibration
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class LoopApplication:
     """A self-scheduled loop, simulated whole when its job starts; ``store`` stores its chunks.
 
     ``seed`` and the job's identifier are the key of its random numbers. ``reports_idle``: to the batch
-    system.
+    system. ``known``: loops of other runs, one of which may be the same.
     """
 
     def __init__(
@@ -95,9 +97,11 @@ class LoopApplication:
         answers: AnswerPolicy = _NEVER_RELEASES,
         reports_idle: bool = True,
         experience: Experience | None = None,
+        known: KnownLoops | None = None,
     ) -> None:
         self.job = job
         self._experience = experience  # of ended executions
+        self._known = known
         self._config = config
         self._costs = costs
         if config.costs.calibrate is Calibration.RECORDED and costs.recorded is None:
@@ -106,11 +110,11 @@ class LoopApplication:
         self._store = store
         self._chunks: LoopChunks | None = None  # of the outcome, if they are kept already
         self._until = math.inf
-        self._seed = _job_seed(seed, job.job_id)
+        self._seed_of_run = seed
         self.began = 0.0
         self._nodes = coordination.NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))
         self.node_of_pe: Ints = np.empty(0, np.int64)
-        self.costs: LoopCosts = np.zeros(1)
+        self._lists_costs = False
         self._speed: Floats = np.empty(0)
         self._latency: Floats = np.empty(0)
         self._perturbation: Perturbation | None = None
@@ -118,7 +122,7 @@ class LoopApplication:
         self._reports_idle = reports_idle
         self._departures: dict[int, list[float]] = {}  # node -> times of leaving and returning, in turn
         self._earlier_idle: list[coordination.NodeIdle] = []  # messages about nodes that have returned since
-        self.outcome: LoopOutcome
+        self.outcome: LoopOutcome | KnownLoop
         self.forecast = coordination.Forecast(0.0)
 
     def start(self, at: float, nodes: coordination.NodeSet) -> coordination.Forecast:
@@ -127,24 +131,48 @@ class LoopApplication:
         A node is idle, and the job ends, once the last of its PEs has been notified that no work is left.
         """
         self.place(at, nodes)
-        self._simulate_anew(keep=True)
+        self._simulate_anew(keep=True, known=self._known_loop())
         return self.forecast
 
     def place(self, at: float, nodes: coordination.NodeSet, each: bool = False) -> None:
-        """Place the PEs on nodes from ``at`` [s] on, and compute iteration costs; ``each``: as a list."""
-        self.began, self._nodes = at, nodes
+        """Place the PEs on nodes from ``at`` [s] on; ``each``: list the costs of iterations."""
+        self.began, self._nodes, self._lists_costs = at, nodes, each
         self.node_of_pe = place_pes(nodes, self._config.pes_per_node)
-        # A job's run time is that of all time steps together.
-        run_time = self.job.run_time / self._config.time_steps
-        job = self.job
-        pes = len(self.node_of_pe)
-        each = each or lists_costs(self._config, self._costs.iterations(pes, job.iterations))
-        self.costs = self._costs.costs(job.job_id, pes, run_time, job.iterations, job.limit, each)
         self._speed = self._machine.speed[nodes.node][self.node_of_pe]
         self._latency = self._latencies()
-        if (recorded := self._costs.recorded) is not None:
-            placement = Placement(self.node_of_pe, self._latency, self._machine.network.intra_node_latency)
-            self.costs = recorded.scaled(job.job_id, self.costs, run_time, placement, self._seed)
+
+    @cached_property
+    def _seed(self) -> int:
+        return _job_seed(self._seed_of_run, self.job.job_id)
+
+    @cached_property
+    def costs(self) -> LoopCosts:
+        """Iteration costs of the loop on its PEs."""
+        # A job's run time is that of all time steps together.
+        run_time = self.job.run_time / self._config.time_steps
+        job, pes = self.job, len(self.node_of_pe)
+        each = self._lists_costs or lists_costs(self._config, self._costs.iterations(pes, job.iterations))
+        costs = self._costs.costs(job.job_id, pes, run_time, job.iterations, job.limit, each)
+        if (recorded := self._costs.recorded) is None:
+            return costs
+        placement = Placement(self.node_of_pe, self._latency, self._machine.network.intra_node_latency)
+        return recorded.scaled(job.job_id, costs, run_time, placement, self._seed)
+
+    def _known_loop(self) -> LoopOutcome | KnownLoop | None:
+        """Return the loop as another run has simulated it, or simulate it for others; None: not shared."""
+        if self._known is None:
+            return None
+        key = self._known.key(self.job, self._speed, self._latency)
+        found = self._known.find(key)
+        if found is not None:
+            return found
+        outcome, recorded = self._simulate(), self._costs.recorded
+        is_noted = recorded is not None and recorded.has_note(self.job.job_id)  # every run counts such jobs
+        if is_noted or not cost_sums(self.costs).block or not self._known.has_room(len(self._speed)):
+            return outcome
+        loop = KnownLoop.of(outcome, self.costs, self._speed)
+        self._known.keep(key, loop)
+        return loop
 
     def request_release(self, at: float, request: coordination.ReleaseRequest) -> coordination.Answer:
         """Answer a request for nodes that arrives at ``at`` [s]; acceptance replaces the forecast.
@@ -228,6 +256,7 @@ class LoopApplication:
 
     def show(self, experience: Experience) -> None:
         """Add the complete time steps of the loop to the experience of later executions."""
+        assert isinstance(self.outcome, LoopOutcome), "loops that learn from others are not shared"
         experience.learn(self.outcome.shown, cost_sums(self.costs).n, self._speed)
 
     def chunks(self) -> LoopChunks | None:
@@ -242,6 +271,7 @@ class LoopApplication:
         PEs of a node that has left send none, and a request that the end of the loop overtakes has no answer.
         """
         outcome, asking = self.outcome, model_entry(self._config.execution.model).properties.asking
+        assert isinstance(outcome, LoopOutcome), "traces of messages need all PEs"
         last = np.maximum(outcome.finish, outcome.last_begin)
         left = np.isin(self._nodes.node[self.node_of_pe], list(self._departures))
         last[left | (outcome.notified_at >= self._until)] = np.nan
@@ -260,15 +290,15 @@ class LoopApplication:
             self._chunks.forget()
             self._chunks = None
 
-    def _simulate_anew(self, keep: bool = False) -> None:
+    def _simulate_anew(self, keep: bool = False, known: LoopOutcome | KnownLoop | None = None) -> None:
         """Simulate the loop, set outcome and forecast; ``keep``: store its chunks now, not on demand."""
         self._chunks = None
-        self.outcome = self._simulate_to_its_end(keep)
+        self.outcome = known or self._simulate_to_its_end(keep)
         idle = self._idle_nodes() if self._reports_idle else coordination.NO_IDLE
         if self._earlier_idle:
             messages = sorted([*self._earlier_idle, *idle], key=lambda message: message.time)
             idle = coordination.IdleNodes.of(messages)
-        self.forecast = coordination.Forecast(self.began + float(self.outcome.notified_at.max()), idle)
+        self.forecast = coordination.Forecast(self.began + self.outcome.end, idle)
 
     def _last_idle(self) -> list[coordination.NodeIdle]:
         """Return the last message about each node, in order of time."""
@@ -352,21 +382,25 @@ class LoopApplication:
     def _idle_nodes(self) -> coordination.IdleNodes:
         """Return one message per node, by time, then by node; nodes that return late are idle at once."""
         first_pe = np.searchsorted(self.node_of_pe, np.arange(len(self._nodes.node)))
-        idle = np.maximum.reduceat(self.outcome.notified_at, first_pe)  # in s from the loop's start
-        for k, node in enumerate(self._nodes.node.tolist() if self._departures else ()):
-            turns = self._departures.get(node, [])
-            if len(turns) > 1:
-                idle[k] = max(idle[k], turns[len(turns) // 2 * 2 - 1] - self.began)
-        order = np.argsort(idle, kind="stable")
-        execution, outcome = self._config.execution, self.outcome
-        handed_out = model_entry(execution.model).properties.hands_out_first
-        handed_out = handed_out and Technique("CYCLIC") not in self._config.techniques
-        if not handed_out or self._departures or execution.request_ahead > 0:
-            # The queue still holds iterations, besides the last chunk of each PE.
-            outcome = self._simulate(record=True, rows_since=idle[order[0]])
-        iterations, work = outcome.remaining(self.costs, self._speed, idle[order], self._perturbation)
-        node, time = self._nodes.node[order], self.began + idle[order]
-        return coordination.IdleNodes(self.job.job_id, node, time, iterations, work)
+        outcome = self.outcome
+        if isinstance(outcome, KnownLoop):
+            place = np.maximum.reduceat(outcome.place, first_pe)
+            order = np.argsort(place, kind="stable")
+            place = place[order]
+            idle, left = outcome.times[place], (outcome.iterations[place], outcome.work[place])
+        else:
+            idle = np.maximum.reduceat(outcome.notified_at, first_pe)  # in s from the loop's start
+            for k, node in enumerate(self._nodes.node.tolist() if self._departures else ()):
+                turns = self._departures.get(node, [])
+                if len(turns) > 1:
+                    idle[k] = max(idle[k], turns[len(turns) // 2 * 2 - 1] - self.began)
+            order = np.argsort(idle, kind="stable")
+            idle = idle[order]
+            if not hands_out_first(self._config) or self._departures:
+                # The queue still holds iterations, besides the last chunk of each PE.
+                outcome = self._simulate(record=True, rows_since=idle[0])
+            left = outcome.remaining(self.costs, self._speed, idle, self._perturbation)
+        return coordination.IdleNodes(self.job.job_id, self._nodes.node[order], self.began + idle, *left)
 
 
 def single_loop_records(

@@ -47,6 +47,21 @@ class ChunkRows:
         return ChunkRows(*(getattr(self, column.name)[kept] for column in fields(self)))
 
 
+class LoopTotals(NamedTuple):
+    """The columns of :class:`Loops`, except for the job."""
+
+    pes: int
+    iterations: int
+    steps: int
+    t_loop: float
+    mean_finish: float
+    std_finish: float
+    max_finish: float
+    busy: float
+    overhead: float
+    idle: float
+
+
 @dataclass(frozen=True, slots=True)
 class LoopOutcome:
     """One loop, simulated from time 0 until every PE has been notified of its end; times in s.
@@ -73,6 +88,20 @@ class LoopOutcome:
     last_begin: float = 0.0  # of the last time step
     shown: tuple[StepFacts, ...] = ()  # complete time steps, for selections of later executions
 
+    @property
+    def end(self) -> float:
+        """When all PEs are notified that no work is left."""
+        return float(self.notified_at.max())
+
+    @property
+    def totals(self) -> LoopTotals:
+        """The loop as a whole."""
+        busy, overhead, p = float(self.busy.sum()), float(self.overhead.sum()), len(self.finish)
+        finish = float(self.finish.mean()), float(self.finish.std()), float(self.finish.max())
+        idle = p * self.end - busy - overhead
+        rest = max(idle, 0.0)  # rounding may leave less than 0
+        return LoopTotals(p, self.iterations, self.steps, self.t_loop, *finish, busy, overhead, rest)
+
     def remaining(
         self, costs: LoopCosts, pe_speed: Floats, times: Floats, perturbation: Perturbation | None = None
     ) -> tuple[Ints, Floats]:
@@ -94,6 +123,29 @@ class LoopOutcome:
         pe = pe[np.argsort(self.last_start[pe], kind="stable")]
         first, size, start = self.last_first[pe], self.last_size[pe], self.last_start[pe]
         return ChunkRows(pe, np.zeros(len(pe), np.int64), first, size, start, start, self.finish[pe])
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLoop:
+    """The part of an outcome for runs without rows of chunks and PEs; times in s from the loop's start."""
+
+    totals: LoopTotals
+    times: Floats  # when PEs are notified that no work is left: rising, each once
+    iterations: Ints  # unfinished at each of these times
+    work: Floats  # their cost, in s at speed 1
+    place: Ints  # per PE: of its time in ``times``
+    selected: tuple[Selected, ...] = ()
+
+    @property
+    def end(self) -> float:
+        """When all PEs are notified."""
+        return float(self.times[-1])
+
+    @staticmethod
+    def of(outcome: LoopOutcome, costs: LoopCosts, pe_speed: Floats) -> KnownLoop:
+        """Return a loop without slow-downs; all its iterations have been assigned at the first time."""
+        times, place = np.unique(outcome.notified_at, return_inverse=True)
+        return KnownLoop(outcome.totals, times, *outcome.remaining(costs, pe_speed, times), place)
 
 
 def _clocks(p: int, perturbation: Perturbation | None) -> Iterator[tuple[Mask, _Clock]]:
@@ -263,7 +315,7 @@ class LoopRecorder:
         self,
         job: int,
         began: float,
-        outcome: LoopOutcome,
+        outcome: LoopOutcome | KnownLoop,
         chunks: LoopChunks | None,
         requests: PERequests | None = None,
         attempt: int = 1,
@@ -274,7 +326,8 @@ class LoopRecorder:
         ``requests`` are None for all loops or for none.
         """
         if last:
-            row, n = _loop_row(job, outcome), self._n_loops
+            row: tuple[Any, ...] = job, *outcome.totals
+            n = self._n_loops
             for kept, values in zip(self._loops, (row[:_LOOP_INTS], row[_LOOP_INTS:]), strict=True):
                 kept.reserve(n + 1, n)
                 kept.array[:, n] = values
@@ -286,6 +339,7 @@ class LoopRecorder:
         if attempt > 1:
             self._last_start[job] = began
         if self._keep_pes:
+            assert isinstance(outcome, LoopOutcome), "known loops have no rows of PEs"
             p = len(outcome.finish)
             rows = PEs(
                 job=np.full(p, job, np.int64),
@@ -362,26 +416,6 @@ def _table_of(table: type[Table], rows: Sequence[tuple[Any, ...]]) -> Table:
 
 _LOOP_INTS, _LOOP_FLOATS = 4, 7  # columns of whole numbers, the first ones of a row, and of others
 _SETTLED = 4096  # rows of loops after which their memory is released, if they are in files
-
-
-def _loop_row(job: int, outcome: LoopOutcome) -> tuple[Any, ...]:
-    """Return the columns of :class:`Loops`."""
-    p = len(outcome.finish)
-    busy, overhead = float(outcome.busy.sum()), float(outcome.overhead.sum())
-    finish = outcome.finish
-    return (
-        job,
-        p,
-        outcome.iterations,
-        outcome.steps,
-        outcome.t_loop,
-        float(finish.mean()),
-        float(finish.std()),
-        float(finish.max()),
-        busy,
-        overhead,
-        max(p * float(outcome.notified_at.max()) - busy - overhead, 0.0),  # rounding may leave less than 0
-    )
 
 
 def _joined(table: type[Table], blocks: list[Table]) -> Table:

@@ -68,6 +68,10 @@ class RecordedTimes:
         """The number of jobs whose loop cannot take its recorded run time, by reason."""
         return {note: len(self._noted[note]) for note in sorted(self._noted)}
 
+    def has_note(self, job_id: int) -> bool:
+        """Whether the loop of a job cannot take its recorded run time."""
+        return any(job_id in noted for noted in self._noted.values())
+
     def scaled(
         self, job_id: int, costs: LoopCosts, run_time: float, placement: Placement, seed: int
     ) -> LoopCosts:

@@ -14,6 +14,7 @@ from mlsim import coordination
 from mlsim._runtime.arrays import Ints
 from mlsim.application.application_simulator import AnswerPolicy, LoopApplication, LoopJob
 from mlsim.application.iteration_costs import CostProfiles
+from mlsim.application.known_loops import KnownLoops
 from mlsim.application.loop_outcome import LoopRecorder
 from mlsim.application.selection.experience import Experiences
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
@@ -93,12 +94,13 @@ class LoopApplications:
         self._state = batch.state
         kinds = (Kind("", scenario, None),) if assigned is None else assigned.kinds
         self._assigned = assigned
-        self._kinds = [_LoopKind.of(kind, machine) for kind in kinds]
+        level = scenario.output.trace
+        keeps_pes = level is TraceLevel.NODES or level.shows_chunks
+        self._kinds = [_LoopKind.of(kind, machine, shares=not keeps_pes) for kind in kinds]
         latency = 0.0 if log is None else log.latency
         self._answers = AnswerPolicy(scenario.coordination.answer, scenario.coordination.tolerance, latency)
         self._seed = scenario.seed
         self._machine = machine
-        level = scenario.output.trace
         self._store = ChunkStore() if level.shows_chunks else None
         self._experiences = Experiences()
         self._learning: dict[int, Hashable] = {}  # by number: executions that a job learns with
@@ -107,7 +109,7 @@ class LoopApplications:
         self._attempts: dict[int, int] = {}  # by number: how often jobs that started again have before
         self._log = log
         self._keeps_requests = level is TraceLevel.MESSAGES
-        self.recorder = LoopRecorder(level is TraceLevel.NODES or level.shows_chunks, self._store)
+        self.recorder = LoopRecorder(keeps_pes, self._store)
 
     @property
     def notes(self) -> dict[str, int]:
@@ -149,6 +151,7 @@ class LoopApplications:
             self._answers,
             reports_idle=self._log is not None,
             experience=known,
+            known=kind.known,
         )
         held = self._state.rows_of(slot)
         with kind.scenario.own_keys():
@@ -196,7 +199,7 @@ class LoopApplications:
         if (learns_with := self._learning.pop(number, None)) is not None:
             self._experiences.end(at, number, learns_with, application.show)
         self._abandoned[number] = application
-        return float(application.outcome.busy.sum())
+        return application.outcome.totals.busy
 
     def _record_earlier(self, number: int) -> None:
         """Record the previous attempt of a job that starts again."""
@@ -227,6 +230,7 @@ class _LoopKind(NamedTuple):
     scenario: Scenario
     config: ApplicationConfig
     costs: CostProfiles
+    known: KnownLoops | None
 
     def learns_with(self, executable: int) -> Hashable | None:
         """Return the key of the executions that selections of a job learn with; None: of the job alone."""
@@ -238,16 +242,17 @@ class _LoopKind(NamedTuple):
         return (self.name, selects, executable) if executable >= 0 else None
 
     @staticmethod
-    def of(kind: Kind, machine: Machine) -> _LoopKind:
-        """Locate the code of an application, and open its costs."""
+    def of(kind: Kind, machine: Machine, shares: bool) -> _LoopKind:
+        """Locate the code of an application, and open its costs; ``shares`` its loops with other runs."""
         one = kind.scenario
         if not one.runs_loops:
-            return _LoopKind(kind.name, one, one.application, None)  # type: ignore[arg-type]  # never launched
+            return _LoopKind(kind.name, one, one.application, None, None)  # type: ignore[arg-type]  # never launched
         with one.own_keys():
             config = scenario_inputs.application_of(one)
             scenario_inputs.check_model(one, config)
             costs = kind.costs or scenario_inputs.cost_profiles(one, machine)
-            return _LoopKind(kind.name, one, config, costs)
+            known = KnownLoops.of(config, machine, one.seed) if shares else None
+            return _LoopKind(kind.name, one, config, costs, known)
 
 
 class MixedApplications:

@@ -6,6 +6,7 @@ import gzip
 import json
 import runpy
 import sys
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -67,12 +68,16 @@ def results(tmp_path_factory):
     return place / "results"
 
 
-@pytest.mark.parametrize("file", ["study", "sdsc-blue", "hpc2n", "thunder", "curie"])
-def test_each_log_has_a_pair_of_runs_per_cell(file):
+@pytest.mark.parametrize(
+    ("file", "runs"), [("study", 96), ("sdsc-blue", 24), ("hpc2n", 24), ("thunder", 24), ("curie", 24)]
+)
+def test_each_log_has_a_pair_of_runs_per_cell(file, runs):
     labels = [point.labels for point, _ in load_study(STUDY / f"{file}.yaml").cases]
     cells = {tuple(value for name, value in of.items() if name != "rca") for of in labels}
-    assert len(labels) == 2 * len(cells) == 96
-    assert {of["load"] for of in labels} == {"0.8", "0.9", "1.0"}
+    assert len(labels) == 2 * len(cells) == runs
+    for variation in {of["variation"] for of in labels}:
+        shown = {(of["technique"], of["load"]) for of in labels if of["variation"] == variation}
+        assert shown == set(product(["STATIC", "GSS", "FAC2", "AF"], ["0.8", "0.9", "1.0"]))
 
 
 def test_a_small_log_gives_the_table(script, results):
