@@ -401,7 +401,7 @@ def draw(tables: Mapping[str, pl.DataFrame], path: Path) -> None:
 
     figure, grid = pyplot.subplots(2, 2, figsize=(13, 9.5), layout="constrained")
     (plane, codes), (order, switch) = grid
-    rows = tables["rivals"].filter(pl.col("rival") != STATIC)
+    rows = tables["rivals"].filter(pl.col("rival") != STATIC, ~pl.col("rival").str.ends_with(WITH_RCA))
     styles = {
         name: (f"C{number % 10}", "osD^vP*Xp<>"[number % 11]) for number, name in enumerate(rows["rival"])
     } | {BEST: ("black", "*")}
