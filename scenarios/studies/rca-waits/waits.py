@@ -199,7 +199,7 @@ def draw(lines: pl.DataFrame, sizes: pl.DataFrame, path: Path) -> None:
     variations = lines["variation"].unique(maintain_order=True).to_list()
     figure, grid = pyplot.subplots(
         *(len(logs), 1 + len(variations)),
-        figsize=(7 + 4 * len(variations), 3.8 if len(logs) == 1 else 2.7 * len(logs)),
+        figsize=(7 + 4 * len(variations), 3.8 if len(logs) == 1 else 2.3 * len(logs)),
         layout="constrained",
         squeeze=False,
         sharey="row",
