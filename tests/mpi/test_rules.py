@@ -241,5 +241,5 @@ def test_a_stored_profile_stands_in_for_what_was_measured(profile: list[float], 
     assert names[selecting.choose(StepHistory(2))] == expected  # simulated, as costs are known
     pe, first, size = np.array([0, 1, 0, 1], np.int32), np.array([0, 2, 4, 6]), np.full(4, 2)
     start, end = np.array([0.0, 0.0, 18.0, 18.0]), np.array([18.0, 18.0, 20.0, 20.0])
-    selecting.note(1e6, 0.0, ChunkRows(pe, np.arange(4), first, size, start, start, end))
+    selecting.note(0.0, 1e6, 0.0, ChunkRows(pe, np.arange(4), first, size, start, start, end))
     assert names[selecting.choose(StepHistory(2))] == expected
