@@ -307,10 +307,11 @@ def test_selection_keeps_rows_together(here: Path) -> None:
 
 
 def test_nothing_new_stands_in_a_resolved_scenario_that_names_none(here: Path) -> None:
-    assert PLUGIN_KEYS == ("dispatcher", "policy", "allocator", "predictor")
+    assert PLUGIN_KEYS == ("dispatcher", "policy", "allocator", "data", "predictor")
     resolved = (ran(here) / "scenario.yaml").read_text()
     assert "columns" not in resolved
     assert "writers" not in resolved
+    assert "data:" not in resolved
     one = {
         "platform": {"nodes": [{"name": "n", "count": 1, "cores": 1}]},
         "workload": {"path": "a", "columns": "b"},
