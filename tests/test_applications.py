@@ -8,6 +8,7 @@ import math
 import random
 import re
 from dataclasses import fields, is_dataclass
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -174,10 +175,25 @@ def plain_of(value):
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
+def troubled(content, rca, trouble):
+    """Return a scenario with RCA (off, on, asks for nodes) and with jobs that overrun or lose their nodes."""
+    content = dict(content)
+    if rca != "off":
+        asks = {"requests": "head-of-queue", "answer": "tolerance", "tolerance": 0.5, "reclaim": True}
+        content["coordination"] = {"rca": True} | (asks if rca == "asks" else {})
+    if trouble == "kill":
+        content["batch"] |= {"on_overrun": "kill"}
+    elif trouble != "none":
+        content["batch"] |= {"on_failure": trouble}
+        failures = [{"nodes": "a", "mtbf": 120, "mttr": 20}]
+        content["platform"] = content["platform"] | {"random_failures": failures}
+    return content
+
+
 class Spied(LoopApplication):
     """Notes every call of the batch level, with its answer."""
 
-    made: list[Spied] = []  # noqa: RUF012  # of one run
+    made: ClassVar[list[Spied]] = []  # of one run
 
     def __init__(self, job, *rest, **more):
         super().__init__(job, *rest, **more)
@@ -285,18 +301,7 @@ def test_each_job_is_as_in_a_run_of_its_application(tmp_path_factory, jobs, rule
     write_jobs(directory, jobs)
     content = mapping_of(directory, APPLICATIONS, rules)
     loops = {name for rule in rules for name in as_names(rule)} - {"rigid"}
-    if rca != "off":
-        content["coordination"] = {"rca": True}
-        if rca == "asks":
-            answer = {"requests": "head-of-queue", "answer": "tolerance", "tolerance": 0.5, "reclaim": True}
-            content["coordination"] |= answer
-    if trouble == "kill":
-        content["batch"] |= {"on_overrun": "kill"}
-    elif trouble != "none":
-        content["batch"] |= {"on_failure": trouble}
-        content["platform"] = content["platform"] | {
-            "random_failures": [{"nodes": "a", "mtbf": 120, "mttr": 20}]
-        }
+    content = troubled(content, rca, trouble)
     if slowed and loops:
         content["platform"] = content["platform"] | {
             "perturbations": [{"nodes": "b", "from": 10, "to": 90, "factor": 0.5}]
@@ -697,8 +702,8 @@ def test_learning_is_the_same_in_both_engines_and_from_run_to_run(tmp_path_facto
 class Watched(coupling.LoopApplications):
     """Notes starts and ends of executions: (time, job, its loop)."""
 
-    started: list[tuple] = []  # noqa: RUF012  # of one run
-    ended: list[tuple] = []  # noqa: RUF012
+    started: ClassVar[list[tuple]] = []  # of one run
+    ended: ClassVar[list[tuple]] = []
 
     def launch(self, slot, at):
         found = super().launch(slot, at)
@@ -734,16 +739,7 @@ def test_trials_over_executions_are_those_of_a_slow_reference(tmp_path_factory, 
         section |= {"costs": section["costs"] | {"calibrate": "recorded"}}
     rules = [{"where": {"user": 3}, "application": "rigid"}, {"default": "a"}]
     content = mapping_of(directory, {"a": section, "rigid": {"model": "rigid"}}, rules)
-    if rca != "off":
-        content["coordination"] = {"rca": True}
-        if rca == "asks":
-            answer = {"requests": "head-of-queue", "answer": "tolerance", "tolerance": 0.5, "reclaim": True}
-            content["coordination"] |= answer
-    if trouble == "kill":
-        content["batch"] |= {"on_overrun": "kill"}
-    elif trouble != "none":
-        content["batch"] |= {"on_failure": trouble}
-        content["platform"] |= {"random_failures": [{"nodes": "a", "mtbf": 120, "mttr": 20}]}
+    content = troubled(content, rca, trouble)
     Watched.started, Watched.ended = [], []
     original, coupling.LoopApplications = coupling.LoopApplications, Watched
     try:

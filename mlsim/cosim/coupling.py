@@ -135,6 +135,7 @@ class LoopApplications:
             iterations,
             int(table.ints[LOOP_LIMIT, slot]),
         )
+        assert kind.costs is not None, "the job has a loop"
         learns_with = kind.learns_with(int(table.ints[EXECUTABLE, slot]))
         known = None
         if learns_with is not None:
@@ -229,7 +230,7 @@ class _LoopKind(NamedTuple):
     name: str
     scenario: Scenario
     config: ApplicationConfig
-    costs: CostProfiles
+    costs: CostProfiles | None  # None: rigid
     known: KnownLoops | None
 
     def learns_with(self, executable: int) -> Hashable | None:
@@ -246,7 +247,7 @@ class _LoopKind(NamedTuple):
         """Locate the code of an application, and open its costs; ``shares`` its loops with other runs."""
         one = kind.scenario
         if not one.runs_loops:
-            return _LoopKind(kind.name, one, one.application, None, None)  # type: ignore[arg-type]  # never launched
+            return _LoopKind(kind.name, one, one.application, None, None)
         with one.own_keys():
             config = scenario_inputs.application_of(one)
             scenario_inputs.check_model(one, config)

@@ -615,7 +615,6 @@ class LockOrder(Choice, aliases={"ticket": "fifo"}):
     POLLING = "polling"
 
 
-# FCFS: first come, first served.
 class MeasuredCosts(Choice):
     """Machine whose measured costs of scheduling are charged."""
 
@@ -631,6 +630,7 @@ class MasterAnswers(Choice, aliases={"between_iterations": "between-iterations"}
     THREAD = "thread"
 
 
+# FCFS: first come, first served.
 class ServiceOrder(Choice, aliases={"fcfs": "fifo"}):
     """Order in which the coordinator serves waiting requests."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from unittest import mock
 
 import numpy as np
 
@@ -69,11 +70,8 @@ def trials_per_job(technique: str, execution: dict[str, str], options) -> float:
         trials[0] += 1
         counted(self, factor)
 
-    recorded_times._Search.tries = tries  # type: ignore[method-assign]
-    try:
+    with mock.patch.object(recorded_times._Search, "tries", tries):
         microseconds_per_job(technique, execution, "recorded", options)
-    finally:
-        recorded_times._Search.tries = counted  # type: ignore[method-assign]
     return trials[0] / (3 * options.jobs + 1)
 
 

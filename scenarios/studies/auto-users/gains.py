@@ -224,7 +224,7 @@ class Cells:
     def first_half(self, seed: int) -> pl.Series:
         """Return the jobs submitted in the first half of the weeks."""
         weeks = self.facts[seed]["week"]
-        return weeks < (int(weeks.max()) + 1) // 2  # type: ignore[arg-type]
+        return weeks < (int(weeks.to_numpy().max()) + 1) // 2
 
     @property
     def rivals(self) -> list[str]:
@@ -256,6 +256,11 @@ class Cells:
         return min(complete, key=lambda name: sums[name])
 
 
+def percent_true(which: pl.Series) -> float:
+    """Return how many are true, in %."""
+    return 100.0 * float(which.to_numpy().mean())
+
+
 def rivals_table(cells: Cells) -> pl.DataFrame:
     """Return a row per rival: users' and the queue's gain against the log, and against the best fixed one."""
     fixed, rows = cells.best_fixed(), []
@@ -273,9 +278,9 @@ def rivals_table(cells: Cells) -> pl.DataFrame:
         row |= {
             "mean wait (s)": jobs["wait"].mean(),
             "mean slowdown": jobs["slowdown"].mean(),
-            "jobs faster %": float((jobs["run"] < jobs["run_base"] * 0.99).mean()) * 100.0,  # type: ignore[arg-type]
-            "jobs slower %": float((jobs["run"] > jobs["run_base"] * 1.01).mean()) * 100.0,  # type: ignore[arg-type]
-            "codes slower %": float((codes["run"] > codes["run_base"] * 1.01).mean()) * 100.0,  # type: ignore[arg-type]
+            "jobs faster %": percent_true(jobs["run"] < jobs["run_base"] * 0.99),
+            "jobs slower %": percent_true(jobs["run"] > jobs["run_base"] * 1.01),
+            "codes slower %": percent_true(codes["run"] > codes["run_base"] * 1.01),
             "back later %": float((later > 60.0).mean()) * 100.0,
             "back earlier %": float((later < -60.0).mean()) * 100.0,
         }
