@@ -27,7 +27,16 @@ from mlsim.workload.workload_jobs import APART, JobBlock, LogBlock, log_of, name
 _LOOP = ("loop_iterations", "loop_limit")
 _HELD_BY_NAME = {
     *("job_id", "submit_time", "run_time", "allocated_processors", "requested_processors", "requested_time"),
-    *("status", "node_count", "withdraw_time", *log_fields.CODED, *_LOOP, *APART),
+    *(
+        "status",
+        "node_count",
+        "withdraw_time",
+        "recorded_start",
+        "wait_time",
+        *log_fields.CODED,
+        *_LOOP,
+        *APART,
+    ),
 }
 _MADE_BY_READING = ("ignored_columns", "request_columns")
 _OF_THE_WHOLE = ("MaxJobs", "MaxRecords", "StartTime", "EndTime")
@@ -151,8 +160,8 @@ class SourceLog:
         self._workload = log_source.open_workload(config, self.path, ANY_SIZE, log_source.AS_LOGGED)
 
     def blocks(self) -> Iterator[JobBlock]:
-        """Yield the jobs in arrival order; every call reads them anew."""
-        return self._workload.blocks()
+        """Yield the jobs in arrival order; every call reads them anew, without their recorded schedule."""
+        return (block.unrecorded() for block in self._workload.blocks())
 
     def jobs(self) -> JobBlock:
         """Return all jobs at once."""

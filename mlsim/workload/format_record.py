@@ -25,7 +25,14 @@ from mlsim._files import bounded_lines, decode, expanded, most_held, named, open
 from mlsim._runtime.work_progress import followed, stage
 from mlsim.errors import InputError, OutputError
 from mlsim.workload.log_fields import Header, Rates, clock_seconds
-from mlsim.workload.workload_jobs import NODE_COUNT, LogBlock, NamedColumns, is_request
+from mlsim.workload.workload_jobs import (
+    NODE_COUNT,
+    RECORDED_NODES,
+    RECORDED_START,
+    LogBlock,
+    NamedColumns,
+    is_request,
+)
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -221,7 +228,8 @@ class Reading:
 
     def wanted(self, further: Sequence[str]) -> list[str]:
         """Return the columns to read of the ``further`` ones of a log."""
-        return [*self.own, *(name for name in self.if_there if name in further and name not in self.own)]
+        there = (*self.if_there, RECORDED_NODES)
+        return [*self.own, *(name for name in there if name in further and name not in self.own)]
 
 
 STRICT: Final = Reading()
@@ -303,8 +311,9 @@ def read_records(
     columns = {
         name: [str(float(cell) - zero) if cell else "" for cell in cells] if name in TIMES else cells
         for name, cells in cells_of.items()
-        if any(cells) or not (is_request(name) or name == NODE_COUNT)
+        if any(cells) or not (is_request(name) or name in (NODE_COUNT, RECORDED_START, RECORDED_NODES))
     }
+    further = [*further, *({RECORDED_NODES} & set(columns))]
     table = LogTable(str(path), pl.DataFrame(columns), header, options, further=further)
     return table.log(broken, counts())
 

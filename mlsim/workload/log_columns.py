@@ -22,7 +22,7 @@ _REQUIRED = ("job_id", "submit_time", "run_time", "processors")
 _WALLTIMES = ("walltime", "estimate")
 _OPTIONAL = (
     *("status", "preceding_job", "think_time", "withdraw_time", *CODED),
-    *("loop_iterations", "loop_limit", "node_count"),
+    *("loop_iterations", "loop_limit", "node_count", "recorded_start"),
 )
 _OTHER_NAMES: dict[str, Field | ExtraField] = {
     "processors": Field.REQUESTED_PROCESSORS,
@@ -35,7 +35,7 @@ KNOWN: dict[str, Field | ExtraField] = {
     if field.name.lower() in (*_REQUIRED, *_OPTIONAL)
 } | _OTHER_NAMES
 """Column of the log for each name that is understood."""
-TIMES = ("submit_time", "withdraw_time")  # columns that may hold dates
+TIMES = ("submit_time", "withdraw_time", "recorded_start")  # columns that may hold dates
 
 _SHOWN_NAMES, _SHOWN_LETTERS, _SHOWN_OWN = 40, 60, 20
 _NEVER_EMPTY = (Field.JOB_ID, Field.SUBMIT_TIME)
@@ -63,7 +63,7 @@ def check_names(place: str, names: Sequence[str]) -> None:
             f"{place}: column {', '.join(missing)} is missing\n"
             f"  found: {_some(names)}\n"
             f"  required: {', '.join(_REQUIRED)}, walltime; "
-            f"optional: {', '.join(_OPTIONAL)}, dependencies, units, request_<resource>{hint}"
+            f"optional: {', '.join(_OPTIONAL)}, dependencies, recorded_nodes, units, request_<resource>{hint}"
         )
 
 
@@ -127,11 +127,12 @@ def check_own(place: str, wanted: Sequence[str], further: Sequence[str]) -> None
 
 def own_column(place: str, series: pl.Series) -> NDArray[Any]:
     """Read numbers, booleans or texts: as whole numbers if all are, as numbers if all that are there are."""
-    if series.dtype in (pl.Categorical, pl.Enum):
+    nodes = series.name == workload_jobs.RECORDED_NODES  # names, even those of digits alone
+    if nodes or series.dtype in (pl.Categorical, pl.Enum):
         series = series.cast(pl.String)
     if series.dtype == pl.String:
         empty = _is_empty(series)
-        if empty.all() or not (series.str.contains(_NUMBER).fill_null(False) | empty).all():
+        if nodes or empty.all() or not (series.str.contains(_NUMBER).fill_null(False) | empty).all():
             texts = np.empty(series.len(), object)
             texts[:] = [text or None for text in series.to_list()]
             return texts
@@ -354,6 +355,10 @@ class LogTable:
         """Return the log; ``broken`` and ``counts`` add what was skipped before."""
         of = {name: own_column(self._place, self._table[name]) for name in self._own}
         own = workload_jobs.OwnColumns(of) if of else None
+        wait, start, submit = (
+            self.columns[k] for k in (Field.WAIT_TIME, ExtraField.RECORDED_START, Field.SUBMIT_TIME)
+        )
+        wait[:] = np.where((wait < 0) & (start >= submit), start - submit, wait)
         jobs = workload_jobs.LogBlock.from_columns(
             self.columns, self._asked, self._after, own, self._identifiers
         )

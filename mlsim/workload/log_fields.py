@@ -83,17 +83,18 @@ class ExtraField(IntEnum):
     QOS = 20  # Class (quality) of service, a code
     NODE_COUNT = 21  # Nodes that the job asks for
     WITHDRAW_TIME = 22  # Time at which a job that never ran left the queue [s, log time]
+    RECORDED_START = 23  # Time at which it started [s, log time]; SWF has the wait instead
 
     @property
     def expected(self) -> str:
         """Values that can stand in this column, for messages."""
-        if self is ExtraField.WITHDRAW_TIME:
+        if self in (ExtraField.WITHDRAW_TIME, ExtraField.RECORDED_START):
             return Field.SUBMIT_TIME.expected
         return "a whole number" if self is ExtraField.QOS else "a whole number from 1 up, or -1 for unknown"
 
     def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which of the values the column allows."""
-        if self is ExtraField.WITHDRAW_TIME:
+        if self in (ExtraField.WITHDRAW_TIME, ExtraField.RECORDED_START):
             return Field.SUBMIT_TIME.allows(values)
         fits: NDArray[np.bool_] = (np.floor(values) == values) & (np.abs(values) <= LARGEST_WHOLE)
         return fits if self is ExtraField.QOS else fits & ((values >= 1) | (values == -1))

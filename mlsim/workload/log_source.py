@@ -102,6 +102,7 @@ class Cleaner:
             processors=processors.astype(np.int64),
             met=met,
             log_wait=log.wait_time,
+            recorded_start=np.where((log.run_time <= 0) & (log.status == _CANCELLED), -1.0, log.starts()),
             node_count=nodes.astype(np.int64),
             patience=np.where(leaves >= 0, np.maximum(leaves - log.submit_time, 0.0), -1.0),
             asked=asked,

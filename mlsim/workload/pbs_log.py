@@ -13,9 +13,10 @@ from pathlib import Path
 
 from mlsim.workload import format_record
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, seconds_cell, whole_number
-from mlsim.workload.workload_jobs import pbs_size
+from mlsim.workload.workload_jobs import RECORDED_NODES, RECORDED_START, pbs_size
 
 _LINE = re.compile(rb"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;]+;")
+_HOST = re.compile(r"(?:^|\+)([^/+]+)")
 _KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")
 
 
@@ -58,6 +59,8 @@ def _job(record: Mapping[str, str]) -> dict[str, str]:
         "group": record.get("group", ""),
         "executable": record.get("jobname", ""),
         "queue": record.get("queue", ""),
+        RECORDED_START: str(start),
+        RECORDED_NODES: ",".join(dict.fromkeys(_HOST.findall(record.get("exec_host", "")))),
         "node_count": record.get("Resource_List.nodect", ""),
         "request_memory": _bytes(size) if size else "",
         "request_gpu": record.get("Resource_List.ngpus", ""),

@@ -25,7 +25,7 @@ from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, read
 
 _ASK = (
     "sacct --parsable2 --allocations --format=JobIDRaw,Submit,ElapsedRaw,TimelimitRaw,ReqCPUS,State,User,"
-    "End,Group,Partition,QOS,JobName,NNodes,ReqTRES,AllocTRES"
+    "Start,End,Group,Partition,QOS,JobName,NNodes,NodeList,ReqTRES,AllocTRES"
 )
 _WHOLE = re.compile(r"\d{1,15}")
 _NO_TIME = ("", "None", "Unknown", "0")
@@ -63,6 +63,10 @@ def _moment(cell: str) -> str:
 
 def _end(cell: str) -> str:
     return "" if cell in _NO_TIME else _moment(cell)
+
+
+def _node_list(cell: str) -> str:
+    return "" if cell in ("None assigned", "None", "(null)") else cell
 
 
 def _span(cell: str) -> str:
@@ -128,6 +132,8 @@ _COLUMNS: dict[str, _Sources] = {
     "processors": {"ReqCPUS": _whole, "AllocCPUS": _whole, "NCPUS": _whole},
     "status": {"State": _status},
     "withdraw_time": {"End": _end},
+    "recorded_start": {"Start": _end},
+    "recorded_nodes": {"NodeList": _node_list},
     "user": {"User": str},
     "group": {"Group": str, "Account": str},
     "executable": {"JobName": str},
@@ -266,7 +272,9 @@ _FROM_JSON: dict[str, tuple[str, ...]] = {
     "TimelimitRaw": ("time", "limit"),
     "ReqCPUS": ("required", "CPUs"),
     "State": ("state", "current"),
+    "Start": ("time", "start"),
     "End": ("time", "end"),
+    "NodeList": ("nodes",),
     "User": ("association", "user"),
     "Group": ("group",),
     "Account": ("association", "account"),

@@ -14,6 +14,7 @@ from typing import Final
 
 from mlsim.workload import format_record
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, seconds_cell, whole_number
+from mlsim.workload.workload_jobs import RECORDED_NODES, RECORDED_START
 
 _LINE = re.compile(rb"(?:[^:\n]*:){5}\d+:[^:\n]*:-?\d+:\d+:\d+:\d+:(?:[^:\n]*:){23}\d+:\d+:")
 _FIELDS: Final = 40
@@ -50,6 +51,8 @@ def _job(fields: Sequence[str]) -> dict[str, str]:
         "group": fields[2],
         "executable": fields[4],
         "queue": fields[0],
+        RECORDED_START: str(start) if ran else "",
+        RECORDED_NODES: fields[1] if ran and fields[33] == "NONE" else "",  # else one of several
     }
 
 

@@ -16,6 +16,8 @@ from mlsim.workload import log_fields
 from mlsim.workload.workload_dependencies import DEPENDENCIES, LogDependencies, join_dependencies
 
 NODE_COUNT = "node_count"  # Column of the number of nodes of a job
+RECORDED_START = "recorded_start"  # Column of the start of a job in the log
+RECORDED_NODES = "recorded_nodes"  # Column of the names of its nodes there, as Slurm writes them
 REQUEST = "request_"  # Prefix of the columns of resources
 
 
@@ -182,6 +184,8 @@ def columns_of_input(block: JobBlock) -> dict[str, NDArray[Any]]:
     if np.any(block.patience >= 0.0):
         leaves = block.withdrawals()
         found[LOG_WITHDRAWAL] = np.where(np.isfinite(leaves), leaves, np.nan)
+    if np.any(block.recorded_start >= 0):
+        found[RECORDED_START] = np.where(block.recorded_start >= 0, block.recorded_start, np.nan)
     if block.after is not None and len(block.after.row):
         cells = np.empty(len(block), object)
         cells[:] = [cell or None for cell in block.after.cells()]
@@ -211,7 +215,7 @@ def _parts_of(block: JobBlock | LogBlock, rows: NDArray[Any] | slice) -> dict[st
 
 
 _TYPES: dict[str, type[np.generic]] = dict.fromkeys(
-    ("submit_time", "run_time", "walltime", "log_wait", "patience"), np.float64
+    ("submit_time", "run_time", "walltime", "log_wait", "patience", RECORDED_START), np.float64
 )
 
 
@@ -249,6 +253,7 @@ class JobBlock:
     qos: Ints = field(default_factory=_no_codes)
     node_count: Ints = field(default_factory=_no_codes)  # requested nodes
     patience: Floats = field(default_factory=_no_times)  # wait until it is withdrawn [s], -1 without limit
+    recorded_start: Floats = field(default_factory=_no_times)  # in the log [s], as submit_time; -1: unknown
     asked: ResourceRequests | None = None  # None where the scenario alone decides units and resources
     after: LogDependencies | None = None  # None for `workload.dependencies: off`
     own: OwnColumns | None = None  # further columns of the log (`workload.columns`)
@@ -280,12 +285,19 @@ class JobBlock:
         return JobBlock(**columns, **_parts_of(self, rows), node_sets=sets)
 
     def shifted(self, seconds: float) -> JobBlock:
-        """Return the same jobs with `seconds` added to the submit times."""
-        return replace(self, submit_time=self.submit_time + seconds)
+        """Return the same jobs with `seconds` added to the submit times and recorded starts."""
+        start = self.recorded_start
+        start = np.where(start >= 0, start + seconds, start)
+        return replace(self, submit_time=self.submit_time + seconds, recorded_start=start)
 
     def with_load(self, factor: float) -> JobBlock:
-        """Return the same jobs with submit times divided by a factor."""
-        return self if factor == 1.0 else replace(self, submit_time=self.submit_time / factor)
+        """Return the same jobs with submit times divided by a factor, without recorded starts."""
+        return self if factor == 1.0 else replace(self.unrecorded(), submit_time=self.submit_time / factor)
+
+    def unrecorded(self) -> JobBlock:
+        """Return the same jobs without starts and nodes in the log."""
+        own = {} if self.own is None else {k: v for k, v in self.own.of.items() if k != RECORDED_NODES}
+        return replace(self, recorded_start=np.full(len(self), -1.0), own=OwnColumns(own) if own else None)
 
     def arrival_order(self) -> NDArray[np.intp]:
         """Return row numbers in arrival order; the sort is stable for equal times and identifiers."""
@@ -354,6 +366,7 @@ class LogBlock:
     qos: Floats
     node_count: Floats
     withdraw_time: Floats
+    recorded_start: Floats
     asked: ResourceRequests | None = None
     after: LogDependencies | None = None
     own: OwnColumns | None = None
@@ -369,7 +382,7 @@ class LogBlock:
         own: OwnColumns | None = None,
         identifiers: Mapping[log_fields.Field, Ints] | None = None,
     ) -> LogBlock:
-        """Make a block from columns of shape (23, jobs), or (18, jobs) with those of SWF alone."""
+        """Make a block from columns of shape (24, jobs), or (18, jobs) with those of SWF alone."""
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _LOG_NAMES)
         found = [columns[place] if place < len(columns) else unknown for place in places]
@@ -378,6 +391,11 @@ class LogBlock:
             exact = (identifiers or {}).get(identifier)
             named[identifier.label] = named[identifier.label].astype(np.int64) if exact is None else exact
         return LogBlock(**named, asked=asked, after=after, own=own)
+
+    def starts(self) -> Floats:
+        """Return the recorded start of each job [s, log time]; -1: unknown."""
+        by_wait = np.where(self.wait_time >= 0, self.submit_time + self.wait_time, -1.0)
+        return np.where(self.recorded_start >= 0, self.recorded_start, by_wait)
 
     def numbered(self) -> dict[log_fields.Field, Floats | Ints]:
         """Return the columns of SWF by their fields."""
@@ -453,6 +471,9 @@ def named_columns(
     leaves = np.where(np.isfinite(leaves), leaves, -1.0)
     if np.any(leaves >= 0):
         columns["withdraw_time"] = leaves
+    starts = jobs.starts() if isinstance(jobs, LogBlock) else jobs.recorded_start
+    if np.any(starts >= 0):
+        columns[RECORDED_START] = starts
     if isinstance(jobs, LogBlock) and np.any(jobs.preceding_job > 0):
         before = jobs.preceding_job
         named = [called[k - 1] if k > 0 else "" for k in before.tolist()] if called else before
@@ -501,6 +522,8 @@ def log_of(jobs: JobBlock) -> LogBlock:
     for name in ("submit_time", "run_time", *IF_KNOWN):
         columns[name] = getattr(jobs, name).astype(np.float64)
     columns["withdraw_time"] = np.where(jobs.patience >= 0, jobs.withdrawals(), -1.0)
+    columns[RECORDED_START] = jobs.recorded_start
+    columns["wait_time"] = np.maximum(jobs.recorded_start - jobs.submit_time, -1.0)
     columns["requested_processors"] = jobs.processors.astype(np.float64)
     columns["requested_time"] = jobs.walltime
     return LogBlock(**columns)

@@ -184,7 +184,8 @@ def test_swf_keeps_every_column_and_the_extra_ones(tmp_path: Path) -> None:
             assert one.columns.tolist() == other.columns.tolist()
             assert one.extras == other.extras == [("x", "1.50"), ("y", "?")]
     done = convert(config_of(), source, tmp_path / "c.parquet", WorkloadFormat.PARQUET, as_simulated=False)
-    assert {"wait_time", "used_memory", "average_cpu_time"} <= set(done.left_out)
+    assert {"used_memory", "average_cpu_time"} <= set(done.left_out)
+    assert pl.read_parquet(tmp_path / "c.parquet")["recorded_start"].to_list() == [8.0 + 15.0, -1.0]
     assert not {"preceding_job", "think_time"} & set(done.left_out)  # as columns of their own
 
 
