@@ -89,7 +89,7 @@ def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workl
     source = _source(scenario, config, requests)
     return open_workload(
         *(config, source, requests.largest, requests.resources[1:], rates, requests.shared),
-        if_there=columns_to_read(scenario),
+        if_there=(*columns_to_read(scenario), *(("profile",) if scenario.output.batsim else ())),
     )
 
 

@@ -41,6 +41,7 @@ _REFUSED = {
     "platform.drains": "no job starts but the one",
     "output.trace_jobs": "there is no job but the one",
     "output.passes": "there is no dispatcher",
+    "output.batsim": "there is no job but the one",
     "output.writers": "they get a run of jobs",
 }
 _UNREAD = {

@@ -199,6 +199,8 @@ def write_files(
     if not (directory / "versions.json").exists():
         write_start(directory, result.scenario)
     write_tables(directory, result.records, technique_of(result.scenario), result.scenario.output.csv)
+    if result.scenario.output.batsim:
+        _write_batsim(directory, result)
     _tidy(result.records)
     # Empty pictures of very many jobs would take much memory.
     shows_any = len(result.records.occupancy.job) > 0 or not is_long(result.records.jobs)
@@ -213,6 +215,15 @@ def write_files(
     if before_summary is not None:
         before_summary()
     write_summary(directory / "summary.json", result.summary)
+
+
+def _write_batsim(directory: Path, result: Result) -> None:
+    """Write the files of Batsim's output."""
+    from mlsim.record.batsim_files import write_batsim
+
+    mapping = result.scenario.workload.mapping
+    per_node = {Mapping.NODE: 1, Mapping.PACKED: int(result.records.nodes.cores[0])}.get(mapping)
+    write_batsim(directory, result.records, per_node)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -58,6 +58,8 @@ class OutputConfig(Section):
     """Draw pictures."""
     csv: Switch = False
     """Also write tables as CSV."""
+    batsim: Switch = False
+    """Also write the jobs and the schedule as the simulator Batsim does (out_jobs.csv, out_schedule.csv)."""
     passes: Switch = False
     """Whether every pass of the dispatcher is written (passes.parquet): time, queue length, starts, wall
     time.

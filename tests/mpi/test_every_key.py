@@ -405,6 +405,7 @@ LOOP_REFUSES = (
     "platform.drains",
     "output.trace_jobs",
     "output.passes",
+    "output.batsim",
     "output.writers",
 )
 LOOP_LEAVES = (

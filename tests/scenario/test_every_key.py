@@ -512,6 +512,7 @@ CASES: dict[str, Case] = {
     "output.trace_jobs": files(PLAIN | LOOP, [2]),
     "output.pictures": files({}, False),
     "output.csv": files(PLAIN, True),
+    "output.batsim": files(PLAIN, True),
     "output.passes": files(PLAIN, True),
     "output.writers": files(PLAIN, ["writer.py:write"]),
 }
