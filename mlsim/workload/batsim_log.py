@@ -73,6 +73,8 @@ def read_batsim(path: str | Path, options: Reading = STRICT) -> WholeLog:
     table = LogTable(
         str(path), pl.DataFrame(columns), header, options, further=further, locate=locate, rows="jobs"
     )
+    if ignored := [key for key in header.pop("ignored_columns", ()) if key != "profile"]:
+        header["ignored_columns"] = ignored
     processors = table.columns[Field.REQUESTED_PROCESSORS]
     table.require("processors", processors >= 1, "a whole number from 1 up")
     if _LONG_TIME.search(text):

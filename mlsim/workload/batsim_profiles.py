@@ -44,7 +44,7 @@ _REFUSED = {
     ),
     **dict.fromkeys(("send", "recv", "SchedulerSendProfile", "SchedulerRecvProfile"), _MESSAGES),
 }
-"""Types of profiles whose run time a log cannot tell, with the reason."""
+"""Types of profiles without a run time that follows from the log, with the reason."""
 _EACH_STRATEGIES = ("defined_amount_used_for_each_value", "DefinedAmountsUsedForEachValue")
 _SPREAD_STRATEGIES = ("defined_amount_spread_uniformly", "DefinedAmountsSpreadUniformly")
 _DEEPEST = 100  # Sequences in sequences; Batsim's own have two
@@ -52,7 +52,7 @@ _AMOUNT = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 
 
 class UnknownTimeError(InputError):
-    """A profile whose run time a log does not tell; a job that has it can be left out."""
+    """A profile without a run time that follows from the log; a job that has it can be left out."""
 
 
 def is_number(value: object) -> bool:
@@ -148,7 +148,7 @@ class Profiles:
         if operations or sent:
             raise InputError(
                 f"{place} counts operations and bytes, which take a speed and a bandwidth to be seconds\n"
-                "  give --speed and --bandwidth, or simulate: the scenario's platform says them"
+                "  give --speed and --bandwidth, or simulate: the platform of the scenario has both"
             )
         return 0.0
 

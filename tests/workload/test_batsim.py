@@ -82,7 +82,7 @@ def test_fields_of_jobs(tmp_path: Path) -> None:
     assert log.jobs.requested_processors.tolist() == [4, 4, 4]
     assert log.jobs.user.tolist() == [1, 2, -1]
     assert log.jobs.status.tolist() == [1, -1, -1]
-    own = {"ignored_columns": ["profile", "color"]}
+    own = {"ignored_columns": ["color"]}
     assert log.header == {"nb_res": "8", "user_names": ["zoe", "adam"]} | own
 
 
