@@ -112,6 +112,11 @@ dependencies.held | only with `workload.dependencies`: jobs whose eligible time 
     for them, and in all that follows from w, r is the eligible time | jobs
 dependencies.held_time | aggregate of eligible time - submit time over these | s
 dependencies.never | jobs that never became eligible, because of a job they depend on | jobs
+workflows.count, workflows.unfinished | only with `workload.dependencies`, if the log has a column `workflow`:
+    workflows, and those of them with a job that did not complete | workflows
+workflows.makespan | aggregate over the others: last end - first submission | s
+workflows.critical_path | aggregate: the same on a machine without limits, with the run times of the run | s
+workflows.stretch | aggregate of makespan / critical path | 1
 shared.<name>.capacity, shared.<name>.unit | only with `platform.shared`: how much there is, counted in what
 shared.<name>.utilization | ∫ held dt / (capacity · makespan) | share of 1
 shared.<name>.max | the most that jobs held at a time | its unit

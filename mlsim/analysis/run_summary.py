@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mlsim.analysis import job_metrics, machine_metrics
 from mlsim.analysis.application_metrics import application_metrics
+from mlsim.analysis.workflow_metrics import WORKFLOW, workflow_metrics
 from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, derived_times, empty
 from mlsim.record.table_blocks import blocks_of
 
@@ -67,6 +68,8 @@ def _of_some_runs(records: Records, tau: float) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if records.jobs.eligible_time is not None:
         found["dependencies"] = machine_metrics.dependency_metrics(records.jobs)
+        if WORKFLOW in records.own.of:
+            found["workflows"] = workflow_metrics(records)
     if records.jobs.divider is not None:
         found["classes"] = job_metrics.class_metrics(records, tau)
     if records.jobs.application is not None:
@@ -120,7 +123,8 @@ def summary_without_jobs() -> dict[str, Any]:
     tables = [empty(table) for table in (Jobs, Occupancy, Loops, Chunks, PEs, Messages)]
     records = Records(nodes, *tables)  # type: ignore[arg-type]  # mypy joins the tables' types
     summary = summarize(records, scenario="", seed=0, technique="", predictor="")
-    return summary | {"workload": {}, "cp": {}, "shared": {}, "classes": {}, "applications": {}}
+    of_some = ("workload", "cp", "shared", "classes", "applications", "workflows")
+    return summary | {name: {} for name in of_some}
 
 
 def json_safe(value: Any) -> Any:

@@ -29,7 +29,7 @@ class _ConvertOptions(Options):
     source: Path = argument("A log, a run, an OTF2 trace, or a file of LB4OMP.", "IN")
     target: Path = argument("The file or directory to write; must not exist.", "OUT")
     to: str | None = option(
-        "swf, csv, parquet, batsim, or run: a workload directory.",
+        "swf, csv, parquet, batsim, wfformat, or run: a workload directory.",
         "FORMAT",
         show_default="by the suffix of OUT; run without one",
     )
@@ -40,6 +40,9 @@ class _ConvertOptions(Options):
     clean: bool = flag("Write what a simulation gets: cleaned, in arrival order, from time 0 on.", "--clean")
     speed: str | None = option("Of a processor, for Batsim profiles that count operations.", "SPEED")
     bandwidth: str | None = option("Of a link, for Batsim profiles that count bytes.", "BANDWIDTH")
+    transfers: str | None = option(
+        "Add the time in which the tasks of a workflow read and write their files.", "BANDWIDTH"
+    )
     warm_up: str | None = _part("Leave out the first jobs.", "TIME", key="warm_up")
     window: str | None = _part("Times after the first job, such as 0:7d.", "START:END")
     weeks: str | None = _part("Weeks, counted from 1.", "K[-L]", key="weeks")
@@ -163,15 +166,19 @@ def _format(to: str | None, target: Path) -> WorkloadFormat:
     if by_name is None:
         raise InputError(
             f"{target}: its suffix names no format; give --to with one of {', '.join(formats)}, run, "
-            f"or a suffix: {', '.join(FORMATS[word].suffix for word in formats)}, each also with "
+            f"or a suffix: {', '.join(FORMATS[word].suffix for word in formats if FORMATS[word].suffix)}, "
+            f"each also with "
             f"{', '.join(format_record.SUFFIXES[:-1])} or {format_record.SUFFIXES[-1]} behind it"
         )
     return by_name
 
 
 def _rates(options: _ConvertOptions) -> Rates | None:
+    files = None
+    if options.transfers is not None:
+        files = cli.amount("--transfers", options.transfers, field_types.BANDWIDTH, positive=True)
     if options.speed is None and options.bandwidth is None:
-        return None
+        return None if files is None else Rates(files=files)
     rates = []
     for name, text, unit in (
         ("--speed", options.speed, field_types.RATE),
@@ -180,4 +187,4 @@ def _rates(options: _ConvertOptions) -> Rates | None:
         if text is None:
             raise InputError(f"{name}: missing; --speed and --bandwidth go together")
         rates.append(cli.amount(name, text, unit, positive=True))
-    return Rates(*rates)
+    return Rates(rates[0], rates[1], files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -28,7 +29,7 @@ from mlsim.workload.derived_logs import resampled
 from mlsim.workload.generated_jobs import Made, planned
 from mlsim.workload.log_fields import local_times, start_and_zone
 from mlsim.workload.measured_power import JobSteps, read_steps
-from mlsim.workload.workload_jobs import LOG_WITHDRAWAL, OwnColumns, columns_of_input
+from mlsim.workload.workload_jobs import LOG_WITHDRAWAL, WORKFLOW_KEY, OwnColumns, columns_of_input
 
 if TYPE_CHECKING:
     from mlsim.application.iteration_costs import CostProfiles
@@ -87,10 +88,17 @@ def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workl
     cores = int(machine.cores[0]) if scenario.workload.mapping is Mapping.NODE else 1
     rates = Rates(cores * machine.reference_speed, machine.network.bandwidth)
     source = _source(scenario, config, requests)
-    return open_workload(
+    workload = open_workload(
         *(config, source, requests.largest, requests.resources[1:], rates, requests.shared),
         if_there=(*columns_to_read(scenario), *(("profile",) if scenario.output.batsim else ())),
     )
+    if WORKFLOW_KEY in workload.header and not config.dependencies:
+        logging.getLogger("mlsim").warning(
+            "the workload is the workflow %s, whose tasks are simulated as independent jobs; to have them "
+            "wait for their parents, set workload.dependencies: on",
+            workload.header[WORKFLOW_KEY],
+        )
+    return workload
 
 
 def _source(scenario: Scenario, config: WorkloadConfig, requests: Requests) -> Path | Made:

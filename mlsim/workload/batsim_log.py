@@ -16,24 +16,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
-from mlsim.workload import format_record, log_fields
-from mlsim.workload.batsim_profiles import Profiles, UnknownTimeError, is_number
+from mlsim.workload import log_fields
+from mlsim.workload.batsim_profiles import Profiles, UnknownTimeError
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
+from mlsim.workload.json_jobs import add_optional, content_of, series_of
 from mlsim.workload.log_fields import SURE_DIGITS, Field, Header, check_distinct
-from mlsim.workload.workload_dependencies import DEPENDENCIES
-from mlsim.workload.workload_jobs import LogBlock, NamedColumns, is_request, other_directives
+from mlsim.workload.workload_jobs import LogBlock, NamedColumns, other_directives
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 _LONG_TIME = re.compile(r'"subtime"\s*:\s*[-+.\deE]{' + str(SURE_DIGITS + 1) + "}")
 _FIELDS = {"subtime": "submit_time", "res": "processors", "walltime": "walltime"}
@@ -48,8 +47,8 @@ def read_batsim(path: str | Path, options: Reading = STRICT) -> WholeLog:
     from mlsim.workload.log_columns import LogTable
 
     path = Path(path)
-    text = decode(format_record.read_whole(path), path, "workload")
-    content = _content(path, text)
+    content, text = content_of(path)
+    _check_content(path, content)
     jobs = content["jobs"]
     if not jobs:
         raise InputError(
@@ -62,8 +61,9 @@ def read_batsim(path: str | Path, options: Reading = STRICT) -> WholeLog:
         header["nb_res"] = str(content["nb_res"])
     columns = {"job_id": pl.Series(names, dtype=pl.String)}
     for key, name in _FIELDS.items():
-        columns[name] = _series(job.get(key) for job in jobs)
-    further = _add_optional(columns, [_with_extra_data(job) for job in jobs])
+        columns[name] = series_of(job.get(key) for job in jobs)
+    own = [_with_extra_data(job) for job in jobs]
+    further = add_optional(columns, own, ("id", "extra_data", *_FIELDS))
 
     def locate(name: str, row: int) -> str:
         key = {name: key for key, name in _FIELDS.items()}.get(name, "id" if name == "job_id" else name)
@@ -102,69 +102,22 @@ def _with_extra_data(job: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**extra, **job} if isinstance(extra, dict) else job
 
 
-def _add_optional(columns: dict[str, pl.Series], jobs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Add the columns of CSV that jobs have, and the others, whose names are returned."""
-    import polars as pl
-
-    from mlsim.workload.log_columns import KNOWN
-
-    apart = ("job_id", "estimate", "run_time", "id", "extra_data", *_FIELDS, *_FIELDS.values())
-    further = []
-    for key in dict.fromkeys(key for job in jobs for key in job if key not in apart):
-        values = [job.get(key) for job in jobs]
-        if key == DEPENDENCIES:
-            values = [_after(names) for names in values]
-        if key in ("preceding_job", DEPENDENCIES):
-            columns[key] = pl.Series(map(_text, values), dtype=pl.String)
-        else:
-            if not (key in KNOWN or is_request(key)):
-                further.append(key)
-                values = [_text(value) if isinstance(value, dict | list) else value for value in values]
-            columns[key] = _series(values)
-    return further
-
-
-def _text(value: object) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value)
-
-
-def _after(names: object) -> object:
-    """Return a list of jobs that must have completed as a cell of ``dependencies``; others as they are."""
-    if not isinstance(names, list):
-        return names
-    return ",".join(f"afterok:{name}" for name in names)
-
-
-def _content(path: Path, text: str) -> dict[str, Any]:
-    content = json_of(text, named(path))
+def _check_content(path: Path, content: object) -> None:
     expected = (
-        "expected an object with a list 'jobs' and an object 'profiles', as Batsim has it, or what sacct "
-        "--json prints"
+        "expected an object with a list 'jobs' and an object 'profiles', as Batsim has it, or JSON of sacct, "
+        "WfFormat or ElastiSim"
     )
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds no JSON object; {expected}")
     for key, kind in (("jobs", list), ("profiles", dict)):
         if not isinstance(content.get(key), kind):
             raise InputError(f"{path}: {key} is {'wrong' if key in content else 'missing'}; {expected}")
-    return content
 
 
 def _job_name(path: Path, row: int, job: object) -> str:
     if not isinstance(job, dict) or not isinstance(job.get("id"), str | int):
         raise InputError(f"{path}: job {row + 1} of the list has no id that is a text or a whole number")
     return str(job["id"])
-
-
-def _series(values: Iterable[Any]) -> pl.Series:
-    """Return numbers as they are, or all values as texts if one is not a number."""
-    import polars as pl
-
-    found = list(values)
-    if all(value is None or is_number(value) for value in found):
-        return pl.Series(found, dtype=pl.Float64, strict=False)
-    return pl.Series([None if value is None else str(value) for value in found], dtype=pl.String)
 
 
 def write_batsim_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedColumns]) -> None:

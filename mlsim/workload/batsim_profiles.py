@@ -9,7 +9,6 @@ Source: the documentation of Batsim, "Workload", and its tests of usage traces.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from mlsim._files import is_file
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 from mlsim.workload.format_record import record_lines
+from mlsim.workload.json_jobs import is_amount, shown
 from mlsim.workload.log_fields import LARGEST_WHOLE, Field, Rates
 
 _DELAY = ("delay", "DelayProfile")
@@ -31,18 +31,11 @@ _SEQUENCE = ("composed", "SequentialCompositionProfile", "sequential_composition
 _PARALLEL = ("parallel", "msg_par", "ptask", "ParallelTaskProfile")
 _TRACES = {"usage_trace": True, "smpi": False, "FractionalComputation": True, "SMPI": False}
 """Types of traces, as a profile's type or as its ``trace_type``, and whether they are of usage."""
-_STORAGE = "moves data of a storage, whose bandwidth Batsim has in its platform file"
-_MESSAGES = "exchanges messages with the scheduler, which only Batsim with that scheduler has"
-_REFUSED = {
-    **dict.fromkeys(
-        (
-            *("parallel_homogeneous_pfs", "ptask_on_storage_homogeneous", "data_staging"),
-            *("ParallelTaskOnStorageHomogeneousProfile", "ParallelTaskDataStagingBetweenStoragesProfile"),
-            *("ptask_data_staging_between_storages", "msg_par_hg_pfs"),
-        ),
-        _STORAGE,
-    ),
-    **dict.fromkeys(("send", "recv", "SchedulerSendProfile", "SchedulerRecvProfile"), _MESSAGES),
+_STORAGE = re.compile("storage|pfs|data_staging", re.IGNORECASE)
+_SCHEDULER = re.compile("send|recv|scheduler", re.IGNORECASE)
+_REASONS = {
+    _STORAGE: ": it moves data of a storage, whose bandwidth Batsim has in its platform file",
+    _SCHEDULER: ": it exchanges messages with the scheduler, which only Batsim with that scheduler has",
 }
 """Types of profiles without a run time that follows from the log, with the reason."""
 _EACH_STRATEGIES = ("defined_amount_used_for_each_value", "DefinedAmountsUsedForEachValue")
@@ -53,11 +46,6 @@ _AMOUNT = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 
 class UnknownTimeError(InputError):
     """A profile without a run time that follows from the log; a job that has it can be left out."""
-
-
-def is_number(value: object) -> bool:
-    """Whether a value of JSON is a number."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class Profiles:
@@ -126,7 +114,7 @@ class Profiles:
                 "usage_trace",
                 "smpi",
             )
-            reason = f": it {_REFUSED[kind]}" if kind in _REFUSED else ""
+            reason = next((text for form, text in _REASONS.items() if form.search(str(kind))), "")
             raise UnknownTimeError(
                 f"{place} is of type {kind!r:.60}, whose run time is unknown{reason}; allowed: "
                 f"{', '.join(allowed)}"
@@ -143,8 +131,9 @@ class Profiles:
         return self._seconds(place, operations, size * (processors - 1))
 
     def _seconds(self, place: str, operations: float, sent: float) -> float:
-        if self._rates is not None:
-            return max(operations / self._rates.speed, 8.0 * sent / self._rates.bandwidth)
+        rates = self._rates
+        if rates is not None and rates.speed is not None and rates.bandwidth is not None:
+            return max(operations / rates.speed, 8.0 * sent / rates.bandwidth)
         if operations or sent:
             raise InputError(
                 f"{place} counts operations and bytes, which take a speed and a bandwidth to be seconds\n"
@@ -157,9 +146,7 @@ def _parts(place: str, profile: Mapping[str, Any], depth: int) -> list[Any]:
     """Return the profiles of a sequence."""
     parts = profile.get("seq", profile.get("profiles"))
     if not isinstance(parts, list) or not parts:
-        raise UnknownTimeError(
-            f"{place}: seq is {json.dumps(parts)[:60]}; expected a list of names of profiles"
-        )
+        raise UnknownTimeError(f"{place}: seq is {shown(parts)}; expected a list of names of profiles")
     if depth > _DEEPEST:
         raise UnknownTimeError(f"{place}: sequences in sequences, more than {_DEEPEST} deep")
     return parts
@@ -168,18 +155,18 @@ def _parts(place: str, profile: Mapping[str, Any], depth: int) -> list[Any]:
 def _amount(place: str, profile: Mapping[str, Any], key: str, *, needed: bool = False) -> float:
     """Return a non-negative number of a profile; 0 where it may be missing."""
     value = profile.get(key, None if needed else 0)
-    if not is_number(value) or not 0 <= value < float("inf"):
-        raise UnknownTimeError(f"{place}: {key} is {json.dumps(value)}; expected a number from 0 up")
+    if not is_amount(value):
+        raise UnknownTimeError(f"{place}: {key} is {shown(value)}; expected a number from 0 up")
     return float(value)
 
 
 def _amounts(place: str, profile: Mapping[str, Any], key: str, length: int) -> Floats:
     """Return a list of non-negative numbers of a profile; zeros where it may be missing."""
     values = profile.get(key) or [0] * length
-    numbers = isinstance(values, list) and all(is_number(v) and 0 <= v < float("inf") for v in values)
+    numbers = isinstance(values, list) and all(map(is_amount, values))
     if not numbers or len(values) != length:
         raise UnknownTimeError(
-            f"{place}: {key} is {json.dumps(profile.get(key))[:60]}; expected {length:,} numbers from 0 up"
+            f"{place}: {key} is {shown(profile.get(key))}; expected {length:,} numbers from 0 up"
         )
     return np.array(values, np.float64)
 

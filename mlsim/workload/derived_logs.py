@@ -100,6 +100,9 @@ def convert(
         # Where the header stays, so do the codes to which it has the names.
         columns = named_columns(log, header, all_names=not form.keeps_header)
         columns |= named_own(log.own, as_numbers=form.keeps_header) if form.further else {}
+        if form.holds is not None:
+            others = [name for name in columns if name not in form.holds]
+            left_out += [name for name in others if not {-1, 0, ""}.issuperset(columns[name])]
         costs = columns.get("costs")
         if written is words.WorkloadFormat.RUN and isinstance(costs, list):
             columns["costs"] = copied_costs(target.parent, costs)

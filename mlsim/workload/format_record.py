@@ -29,6 +29,7 @@ from mlsim.workload.workload_jobs import (
     NODE_COUNT,
     RECORDED_NODES,
     RECORDED_START,
+    WORKFLOW,
     LogBlock,
     NamedColumns,
     is_request,
@@ -228,7 +229,7 @@ class Reading:
 
     def wanted(self, further: Sequence[str]) -> list[str]:
         """Return the columns to read of the ``further`` ones of a log."""
-        there = (*self.if_there, RECORDED_NODES)
+        there = (*self.if_there, RECORDED_NODES, WORKFLOW)
         return [*self.own, *(name for name in there if name in further and name not in self.own)]
 
 
@@ -251,6 +252,7 @@ class Format:
     keeps_header: bool = True  # whether a file holds the header with codes; else columns hold their names
     check: Callable[[LogBlock, Path], None] | None = None  # rejects jobs of a file that it cannot express
     further: bool = False  # whether logs may have further columns, for the user's own code
+    holds: tuple[str, ...] | None = None  # columns that it can hold; None: all that have a name
     numbered: bool = False  # whether it has numbered fields and directives, and is written as SWF
     breadth: int = 0  # order of trial: 0 has a mark of its own, broader ones take similar files too
 

@@ -362,5 +362,6 @@ def exact_id(text: str | bytes) -> int | None:
 class Rates:
     """Rates that convert operations and bytes to seconds."""
 
-    speed: float  # FLOP/s of a processor of the log
-    bandwidth: float  # bit/s of the link of a processor
+    speed: float | None = None  # FLOP/s of a processor of the log
+    bandwidth: float | None = None  # bit/s of the link of a processor
+    files: float | None = None  # bit/s at which tasks move their files; None: run times contain that

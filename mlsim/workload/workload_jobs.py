@@ -17,6 +17,8 @@ from mlsim.workload.workload_dependencies import DEPENDENCIES, LogDependencies, 
 
 NODE_COUNT = "node_count"  # Column of the number of nodes of a job
 RECORDED_START = "recorded_start"  # Column of the start of a job in the log
+WORKFLOW = "workflow"  # Column of the name of the workflow that a job is a task of
+WORKFLOW_KEY = "Workflow"  # Key of the header of a log that is a workflow: its name
 RECORDED_NODES = "recorded_nodes"  # Column of the names of its nodes there, as Slurm writes them
 REQUEST = "request_"  # Prefix of the columns of resources
 
