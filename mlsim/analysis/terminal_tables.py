@@ -39,6 +39,12 @@ def summary_table(summary: Summary) -> RenderableType:
         blocks.append(_facts(_failure_facts(failures)))
     if summary["coordination"]["messages"] or summary["coordination"]["releases"]:
         blocks.append(_facts(_coordination_facts(summary["coordination"])))
+    if flows := summary.get("workflows"):
+        mean = {name: flows[name]["mean"] for name in ("makespan", "stretch")}
+        means = f"mean makespan {_exact(mean['makespan'])}, mean stretch {number(mean['stretch'])}"
+        blocks.append(
+            _facts({"workflows": f"{flows['count']:,}, {flows['unfinished']:,} unfinished; {means}"})
+        )
     if "cp" in summary:
         blocks.append(_facts(_plan_facts(summary["cp"])))
     return spaced(blocks)

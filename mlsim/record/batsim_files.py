@@ -99,8 +99,7 @@ def _jobs(table: pl.DataFrame, own: dict[str, pl.Series]) -> pl.DataFrame:
     profile = pl.concat_str(pl.lit("delay_"), pl.col("log_run_time").cast(pl.String).str.strip_suffix(".0"))
     named = [column for column in ("profile", "application", "executable_name") if column in at]
     state = pl.col("state").cast(pl.String)
-    words = words_of(JobState)
-    final = {words[code]: text for code, text in _FINAL.items()}
+    final = {words_of(JobState)[code]: text for code, text in _FINAL.items()}
     submitted, start, end = (pl.col(f"{word}_time") for word in ("submit", "start", "end"))
     ran = start.is_not_null()
     return table.with_columns(**own).select(
@@ -157,19 +156,16 @@ def _schedule(totals: _Totals, held: _Resources, records: Records) -> dict[str, 
         "consumed_joules": "" if energy is None else energy.total,
         "makespan": end - begin,
         "nb_computing_machines": resources,
-        "nb_grouped_switches": 0,
+        **dict.fromkeys(("nb_grouped_switches", "nb_machine_switches"), 0),
         "nb_jobs": jobs,
         "nb_jobs_finished": jobs - rejected,
         "nb_jobs_killed": jobs - rejected - success,
         "nb_jobs_rejected": rejected,
         "nb_jobs_success": success,
-        "nb_machine_switches": 0,
         "success_rate": success / jobs if jobs else math.nan,
         "time_computing": computing,
         "time_idle": resources * (end - begin) - computing - unavailable,
-        "time_sleeping": 0.0,
-        "time_switching_off": 0.0,
-        "time_switching_on": 0.0,
+        **dict.fromkeys(("time_sleeping", "time_switching_off", "time_switching_on"), 0.0),
         "time_unavailable": unavailable,
     }
     for name, batsims in _MEASURES.items():

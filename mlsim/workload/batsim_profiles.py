@@ -9,7 +9,6 @@ Source: the documentation of Batsim, "Workload", and its tests of usage traces.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -180,7 +179,7 @@ def _trace_operations(path: Path, place: str, usage: bool) -> list[float]:
         rank = path.parent / line.strip()
         if not is_file(rank):
             raise UnknownTimeError(f"{place}: {path} names {line.strip()[:60]!r}, which is not there")
-        found.append(math.fsum(_phases(rank, place, usage)))
+        found.append(sum(_phases(rank, place, usage)))
     if not found:
         raise UnknownTimeError(f"{place}: its trace {path} names no file of a rank")
     return found

@@ -129,7 +129,7 @@ class _Tasks:
         times = int(self._amount(task, "iterations")) if "iterations" in task else 1
         kind = str(task.get("type")).casefold()
         if kind == "sequence":
-            return times * math.fsum(map(self.seconds, objects_of(Path(self._place), task, "tasks")))
+            return times * sum(map(self.seconds, objects_of(Path(self._place), task, "tasks")))
         if kind in ("busy_wait", "idle"):
             return times * self._amount(task, "delay") * self._share(task.get("pattern"))
         if kind != "cpu" or task.get("bytes") is not None:

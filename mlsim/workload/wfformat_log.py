@@ -31,7 +31,7 @@ from mlsim.workload.workload_dependencies import DEPENDENCIES, LogDependencies
 from mlsim.workload.workload_jobs import SWF_KB, WORKFLOW, WORKFLOW_KEY, LogBlock, NamedColumns
 
 _VERSION = "1.5"
-_AFTER = re.compile(r"afterok:(.+?)(?=,afterok:|$)")
+_AFTER = re.compile(r"afterok:(.+?)(?=,afterok:|$)")  # One of the jobs of a cell of dependencies
 _SPECIFICATION = "workflow.specification."
 _BITS = 8.0  # of a byte
 _KEYS = {"run_time": "runtimeInSeconds", "processors": "coreCount", "memory": "memoryInBytes"}
@@ -151,7 +151,7 @@ def _whole_cores(cores: object) -> object:
 def _bytes(task: Mapping[str, Any], files: Mapping[str, float]) -> float:
     """Return the bytes that a task reads and writes; files without a size have none."""
     moved = [*_names(task.get("inputFiles")), *_names(task.get("outputFiles"))]
-    return math.fsum(files.get(str(file), 0.0) for file in moved)
+    return sum(files.get(str(file), 0.0) for file in moved)
 
 
 _HOLDS = ("job_id", "run_time", "processors", "executable", DEPENDENCIES, WORKFLOW)

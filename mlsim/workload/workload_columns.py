@@ -37,6 +37,7 @@ partition | integer or string | | 0 | its partition, a number or a name
 qos | integer or string | | 0 | its qos, a number or a name
 dependencies | string | | | jobs that it waits for, as Slurm writes them: `afterok:3,afterany:4+60s`
 withdraw_time | number | s | 0 | time at which it leaves the queue unless it runs
+workflow | string | | | name of the workflow that it is a task of
 recorded_start | number | s | 0 | start in the log
 recorded_nodes | string | | | names of its nodes in the log, as Slurm writes them: `n[1-3,7]`
 node_count | integer | | 1 | requested nodes
