@@ -104,8 +104,8 @@ def _with_extra_data(job: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _check_content(path: Path, content: object) -> None:
     expected = (
-        "expected an object with a list 'jobs' and an object 'profiles', as Batsim has it, or JSON of sacct, "
-        "WfFormat or ElastiSim"
+        "expected an object with a list 'jobs' and an object 'profiles', as Batsim has it, what sacct "
+        "--json prints, or JSON of WfFormat or ElastiSim"
     )
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds no JSON object; {expected}")

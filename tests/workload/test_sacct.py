@@ -88,7 +88,7 @@ def test_it_is_converted_from_and_not_to(tmp_path: Path) -> None:
     assert sum(len(block) for block in reader.blocks()) == 4
     done = CliRunner().invoke(app, ["workload", "convert", str(path), str(tmp_path / "b"), "--to", "sacct"])
     assert isinstance(done.exception, InputError)
-    assert str(done.exception) == "--to sacct; allowed: swf, csv, parquet, batsim, run"
+    assert str(done.exception) == "--to sacct; allowed: swf, csv, parquet, batsim, wfformat, run"
 
 
 @pytest.mark.parametrize(
