@@ -20,6 +20,7 @@ PANELS = {
         "run": ("run:run", "Simulate a scenario and write its results."),
         "loop": ("loop:loop", "Simulate a loop alone, under one or many techniques and execution models."),
         "check": ("scenario_files:check", "Check a scenario and its files, or the directory of a run."),
+        "verify": ("verify:verify", "Find the faults of any schedule: capacity, order, reservations."),
         "list": ("listing:list_", "List available policies, techniques, models, options ..."),
         "schema": ("scenario_files:schema", "Print the JSON schema of scenario files, loops or studies."),
         "doctor": ("doctor:doctor", "Show what is installed, and what each missing part is for."),

@@ -206,7 +206,7 @@ def schema(
 
 _HOME = Path(__file__).parent / "templates"
 # The scenarios of the repository: a wheel has them among the templates.
-_SCENARIOS = next(
+SCENARIOS = next(
     place for place in (_HOME / "scenarios", Path(__file__).parents[2] / "scenarios") if place.is_dir()
 )
 # Of their files, without pages and pictures.
@@ -363,8 +363,8 @@ def _contents(template: Template) -> Iterator[tuple[str, bytes]]:
         yield name, (made.get(name) or read_text(_HOME / name, "template")).encode()
     yield from ((name, text.encode()) for name, text in made.items() if "/" in name)
     for source, folder in template.trees.items():
-        for path in sorted((_SCENARIOS / source).rglob("*")):
-            inside = path.relative_to(_SCENARIOS / source)
+        for path in sorted((SCENARIOS / source).rglob("*")):
+            inside = path.relative_to(SCENARIOS / source)
             if path.name.endswith(_SUFFIXES) and not {"runs", "__pycache__"} & {*inside.parts}:
                 yield (Path(folder) / inside).as_posix(), read_bytes(path)
     for kind in dict.fromkeys(template.yaml.values()):

@@ -114,13 +114,17 @@ RANKED = tuple(map(Policy, (*_REVERSED, *_REVERSED.values(), "EDF")))
 """Policies whose keys depend on a job's arrival, estimate and processors alone."""
 
 
+def policy_keys(policy: Policy, r: Floats, p: Floats, q: Floats, deadline_factor: float) -> Floats:
+    """Return the keys of jobs, of which the smallest is first, by arrival, estimate and processors."""
+    keys = {"FCFS": r, "SPF": p, "SQF": q, "SAF": p * q, "SRF": p / q, "EDF": r + deadline_factor * p}
+    return keys[policy.value] if policy.value in keys else -keys[_REVERSED[policy.value]]
+
+
 def ranks_of(run: Schedule) -> Ints:
     """Return the place of each job in the order of the policy; equal keys go by the order of the log."""
     jobs, batch = run.records.jobs, run.scenario.batch
-    r, p, q = run.arrival, jobs.prediction, jobs.processors.astype(np.float64)
-    keys = {"FCFS": r, "SPF": p, "SQF": q, "SAF": p * q, "SRF": p / q, "EDF": r + batch.deadline_factor * p}
-    policy = batch.ordering.value  # the smaller key is first
-    key = keys[policy] if policy in keys else -keys[_REVERSED[policy]]
+    processors = jobs.processors.astype(np.float64)
+    key = policy_keys(batch.ordering, run.arrival, jobs.prediction, processors, batch.deadline_factor)
     ranks = np.empty(run.n_jobs, np.int64)
     ranks[np.argsort(key, kind="stable")] = np.arange(run.n_jobs)
     return ranks
@@ -233,12 +237,13 @@ def first_of(wrong: Mask, times: Floats) -> list[int]:
     return chosen
 
 
+PROMISES = ("EASY's promise", "conservative's promise")
 _ROUNDING = 1e-6  # Units by which a cap may be exceeded through rounding
 
 
 def judge_easy(run: Schedule, asked: bool) -> Verdict:
     """Judge that no head of the queue starts after the reservation that it had when it became the head."""
-    law, batch = "EASY's promise", run.scenario.batch
+    law, batch = PROMISES[0], run.scenario.batch
     if not asked and not _is_by(run, words.Backfill.EASY):
         return not_judged(law, "backfill is not easy")
     if batch.easy is words.EasyRule.ACCASIM:
@@ -247,7 +252,7 @@ def judge_easy(run: Schedule, asked: bool) -> Verdict:
     exact = run.ran & (ends == run.records.jobs.end_time)
     if batch.easy is words.EasyRule.CQSIM and not exact[run.ran].all():
         return not_judged(law, "easy: cqsim promises nothing where estimates are not exact")
-    if reason := next(_obstacles(run, ends), ""):
+    if reason := next(obstacles(run, ends), ""):
         return not_judged(law, reason)
     ranks = ranks_of(run)
     heads, since = heads_of(run, ranks)
@@ -281,20 +286,17 @@ def judge_easy(run: Schedule, asked: bool) -> Verdict:
 
 def judge_conservative(run: Schedule, asked: bool) -> Verdict:
     """Judge that no job starts later than it could beside those that arrived before it."""
-    law, jobs, batch = "conservative's promise", run.records.jobs, run.scenario.batch
+    law, jobs, batch = PROMISES[1], run.records.jobs, run.scenario.batch
     if not asked and not _is_by(run, words.Backfill.CONSERVATIVE):
         return not_judged(law, "backfill is not conservative")
     ends = jobs.start_time + jobs.prediction
-    if reason := next(_obstacles(run, ends), ""):
+    if reason := next(obstacles(run, ends), ""):
         return not_judged(law, reason)
     inexact = run.ran & (ends != jobs.end_time)
     if inexact.any():
         return not_judged(law, f"{int(inexact.sum())} jobs end before their estimated ends")
     if batch.pass_interval:
         return not_judged(law, "passes are at multiples of batch.pass_interval")
-    instant = run.ran & (jobs.end_time <= jobs.start_time)
-    if jobs.eligible_time is not None and instant.any():
-        return not_judged(law, "jobs of no length have others wait for them: several passes are at one time")
     rows = np.flatnonzero(run.ran)
     ranks = ranks_of(run) if batch.ties is words.TieOrder.DRAINED else np.arange(run.n_jobs)
     rows = rows[np.lexsort((ranks[rows], run.arrival[rows]))]
@@ -320,16 +322,21 @@ def _is_by(run: Schedule, backfill: words.Backfill) -> bool:
     return batch.dispatcher == words.Dispatcher.QUEUE and batch.backfill is backfill
 
 
-def _obstacles(run: Schedule, ends: Floats) -> Iterator[str]:
-    """Yield reasons why a promise does not hold in this run, or cannot be checked in its tables."""
+def obstacles(run: Schedule, ends: Floats | None = None) -> Iterator[str]:
+    """Yield reasons why a promise does not hold in this run, or cannot be checked in its tables.
+
+    ``ends``: the expected ends, which no job may outlive; None where that is no obstacle.
+    """
     batch, platform, jobs = run.scenario.batch, run.scenario.platform, run.records.jobs
-    outlived = int((run.ran & (jobs.end_time > ends)).sum())
+    outlived = 0 if ends is None else int((run.ran & (jobs.end_time > ends)).sum())
     if outlived:
         yield f"{outlived} jobs outlive their estimates"
     if len(run.records.attempts.job) or platform.failures or platform.random_failures or platform.drains:
         yield "nodes go out of use, or jobs start again"
-    if jobs.withdraw_time is not None:
+    if jobs.withdraw_time is not None and ends is not None:
         yield "jobs were withdrawn, and the tables do not tell what was reserved for them"
+    if jobs.eligible_time is not None and (run.ran & (jobs.end_time <= jobs.start_time)).any():
+        yield "jobs of no length have others wait for them: several passes are at one time"
     if run.scenario.coordination.rca:
         yield "nodes come back before their jobs end (coordination.rca)"
     if run.scenario.coordination.forecasts is not None:

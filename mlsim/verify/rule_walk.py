@@ -1,0 +1,491 @@
+"""FCFS, EASY and conservative backfilling as judges of the starts of any schedule.
+
+The judge walks through the times at which jobs arrive, start and end. The state is that of the schedule,
+never of a simulation: a fault is blamed once, where it stands, and what follows is judged beside it. Correct
+schedulers differ in details (:class:`Reading`); a schedule that one of them explains is right.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+import numpy as np
+
+from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints
+from mlsim.scenario import Policy
+from mlsim.verify.plain_schedules import SLACK, WARNING, Findings, PlainSchedule, seconds, snapped
+from mlsim.verify.promises import policy_keys
+
+ALL: Final = 1 << 60  # Reservations of conservative backfilling
+_ROUNDS: Final = {"settled": -1, "once": 1, "kept": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of scheduling."""
+
+    name: str  # fcfs, easy, conservative or none
+    policy: Policy = Policy.FCFS  # The order of the queue
+    reservations: int = 1  # Of EASY
+    delay: float = 0.0  # Seconds by which a start may come late, as of a scheduler that acts at intervals
+    deadline_factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A choice among the details in which correct schedulers differ."""
+
+    ties: str = "number"
+    """Order of jobs with equal keys: by number, by their place in the file, or as they started."""
+    events: str = "together"
+    """Events of one time: all before the starts, or one by one with submissions or ends first."""
+    overdue: str = "soon"
+    """Expected end of a job that outlives its estimate: within a second, or never."""
+    reservations: str = "anew"
+    """Of EASY: made anew at each time, or kept. Of conservative: moved until settled, moved once, kept, or
+    made anew."""
+
+    @classmethod
+    def of(cls, rule: Rule) -> Reading:
+        """Return the usual reading of a rule."""
+        return cls(reservations="settled" if rule.name == "conservative" else "anew")
+
+    def others(self, rule: Rule) -> Iterator[Reading]:
+        """Yield readings that differ in one thing."""
+        words: dict[str, tuple[str, ...]] = {
+            "events": ("together", "submissions first", "ends first"),
+            "ties": ("number", "file", "start"),
+        }
+        if rule.name != "fcfs":
+            moves = ("settled", "once", "kept", "anew") if rule.name == "conservative" else ("anew", "kept")
+            words |= {"reservations": moves, "overdue": ("soon", "never")}
+        for one, values in words.items():
+            yield from (replace(self, **{one: word}) for word in values if getattr(self, one) != word)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{each.name}: {getattr(self, each.name)}" for each in fields(self))
+
+
+# The free units over time: from times[k] on, free[k] units; steps 0 to n - 1. times[0] is now.
+
+
+@kernel
+def _first_place(times: Floats, free: Ints, n: int, length: float, units: int) -> float:
+    """Return the first time from which so many units are free for so long."""
+    k = 0
+    while k < n:
+        end = times[k] + length - 1e-6
+        here = k
+        while here < n and (here == k or times[here] < end) and free[here] >= units:
+            here += 1
+        if here == n or (here > k and times[here] >= end):
+            break
+        k = here + 1
+    return times[k] if k < n else np.inf
+
+
+@kernel
+def _add(times: Floats, free: Ints, n: int, begin: float, length: float, units: int) -> int:
+    """Reserve units from a time on for a length; return the number of steps. Equal steps become one."""
+    end = max(begin + length, np.nextafter(begin, np.inf))
+    for moment in (begin, end):
+        here = n
+        while here > 0 and times[here - 1] > moment:
+            here -= 1
+        if here > 0 and times[here - 1] < moment < np.inf:
+            for other in range(n, here, -1):
+                times[other], free[other] = times[other - 1], free[other - 1]
+            times[here], free[here] = moment, free[here - 1]
+            n += 1
+    kept = 0
+    for k in range(n):
+        left = free[k] - units if begin <= times[k] < end else free[k]
+        if kept == 0 or free[kept - 1] != left:
+            times[kept], free[kept] = times[k], left
+            kept += 1
+    return kept
+
+
+@kernel
+def _plan(
+    times: Floats, free: Ints, n: int, reserved: Floats, length: Floats, units: Ints, rounds: int
+) -> int:
+    """Reserve for jobs in their order; return the number of steps, or -1 where reservations do not hold.
+
+    Jobs with a reservation keep it, or move to earlier places for so many rounds (-1: until none moves);
+    the others get the first place beside all.
+    """
+    moved = False
+    for job in range(len(reserved)):
+        if reserved[job] < np.inf:
+            if reserved[job] < times[0]:
+                return -1
+            n, moved = _add(times, free, n, reserved[job], length[job], units[job]), True
+    for k in range(n):
+        if moved and free[k] < 0:
+            return -1
+    while moved and rounds != 0:
+        moved, rounds = False, rounds - 1
+        for job in range(len(reserved)):
+            if reserved[job] < np.inf:
+                n = _add(times, free, n, reserved[job], length[job], -units[job])
+                place = _first_place(times, free, n, length[job], units[job])
+                if place < reserved[job]:
+                    reserved[job], moved = place, True
+                n = _add(times, free, n, reserved[job], length[job], units[job])
+    for job in range(len(reserved)):
+        if reserved[job] == np.inf:
+            reserved[job] = _first_place(times, free, n, length[job], units[job])
+            if reserved[job] < np.inf:
+                n = _add(times, free, n, reserved[job], length[job], units[job])
+    return n
+
+
+class Profile:
+    """Free units from now on."""
+
+    def __init__(self, now: float, free: int, ends: list[float], units: list[int], room: int) -> None:
+        """Begin with the running jobs, in the order of their expected ends; ``room``: jobs to come."""
+        times, levels = np.array([now, *ends]), np.cumsum(np.array([free, *units], np.int64))
+        last = np.append(times[1:] > times[:-1], True)  # of equal times
+        self.n = n = int(last.sum())
+        self.times, self.free = np.empty(n + 2 * room + 4), np.empty(n + 2 * room + 4, np.int64)
+        self.times[:n], self.free[:n] = times[last], levels[last]
+
+    def first(self, length: float, units: int) -> float:
+        """Return the first time from which so many units are free for so long."""
+        return float(_first_place(self.times, self.free, self.n, length, units))
+
+    def add(self, begin: float, length: float, units: int) -> None:
+        """Reserve units from a time on for a length; negative units are released."""
+        if begin < np.inf:
+            self.n = _add(self.times, self.free, self.n, begin, length, units)
+
+    def fits(self, length: float, units: int) -> bool:
+        """Whether so many units are free from now on for so long."""
+        return self.first(length, units) == float(self.times[0])
+
+
+class RuleWalk:
+    """One walk through a schedule. Jobs are known by their place in the order of the queue."""
+
+    def __init__(self, schedule: PlainSchedule, rule: Rule, reading: Reading, found: Findings) -> None:
+        self.rule, self.reading, self.found = rule, reading, found
+        arrival, start, end = snapped(schedule)
+        queued = np.flatnonzero(np.isfinite(arrival) & (np.isfinite(end)) & ~(end < start))
+        queued = queued[queue_order(schedule, rule, reading.ties, arrival, start, queued)]
+        self.number = queued.tolist()  # place in the order of submission
+        self.names = [schedule.job[row] for row in queued.tolist()]
+        self.arrival, self.start, self.end = arrival[queued], start[queued], end[queued]
+        self.arrival = np.fmin(self.arrival, self.start)  # one that starts too early is blamed for that alone
+        self.units, self.estimate = schedule.units[queued], schedule.estimate[queued]
+        expected = self.start + self.estimate
+        self.expected = np.where(np.abs(expected - self.end) <= SLACK, self.end, expected)
+        self.free, self.now = schedule.capacity, -np.inf
+        self.waiting: list[int] = []
+        self.running: list[tuple[float, int]] = []  # expected end, job
+        self.reserved = np.full(len(queued), np.inf)
+        self.late: set[int] = set()  # jobs that have been found not to start when they had to
+        self.warned: set[int] = set()  # or when they could
+        self.early = False  # whether units are free earlier than was expected
+        self.keeps = reading.reservations != "anew"
+        self.most = ALL if rule.name == "conservative" else rule.reservations
+
+    def walk(self) -> None:
+        """Judge all times, one after the other."""
+        n = len(self.names)
+        moments = np.concatenate([self.arrival, self.start, self.end])
+        order = np.argsort(moments, kind="stable")
+        order = order[np.isfinite(moments[order])]
+        at = moments[order]
+        cuts = [*(np.flatnonzero(np.diff(at)) + 1).tolist(), len(at)]
+        jobs, kinds, first = (order % n).tolist() if n else [], (order // n).tolist() if n else [], 0
+        ran, wakes = np.isfinite(self.start), self.reading.reservations in ("once", "kept")
+        for last in cuts if n else []:
+            of_kind: list[list[int]] = [[], [], []]
+            for k in range(first, last):
+                of_kind[kinds[k]].append(jobs[k])
+            now, first = float(at[last - 1]), last
+            arrivals, starts, ends = of_kind
+            gone = [job for job in ends if not ran[job] or self.start[job] < now]
+            # Where reservations do not follow each early end, one may be due when nothing else happens.
+            while wakes and self.waiting and self.now < (due := self.reserved[self.waiting].min()) < now:
+                self._judge_time(float(due), [], set(), [])
+            self._judge_time(now, arrivals, set(starts), gone)
+
+    def _judge_time(self, now: float, arrivals: list[int], starts: set[int], gone: list[int]) -> None:
+        """Judge the starts of one time."""
+        self.now, self.starts = now, starts
+        batches: list[tuple[list[int], list[int]]] = [(gone, arrivals)]
+        if self.reading.events != "together" and len(gone) + len(arrivals) > 1:
+            ended = [([job], list[int]()) for job in gone]
+            arrived = [(list[int](), [job]) for job in sorted(arrivals, key=self.number.__getitem__)]
+            batches = arrived + ended if self.reading.events == "submissions first" else ended + arrived
+        for ends, submissions in batches:
+            for job in ends:
+                self._end(job)
+            for job in submissions:
+                insort(self.waiting, job)
+            self._passes()
+        if starts:
+            self._blame_starts()
+        self._blame_waits()
+
+    def _end(self, job: int) -> None:
+        if np.isnan(self.start[job]):  # it leaves the queue
+            place = bisect_left(self.waiting, job)
+            if self.waiting[place : place + 1] == [job]:
+                del self.waiting[place]
+            self.early = True
+            return
+        del self.running[bisect_left(self.running, (self.expected[job], job))]
+        self.free += int(self.units[job])
+        self.early |= self.expected[job] != self.now
+
+    def _begin(self, job: int) -> None:
+        del self.waiting[bisect_left(self.waiting, job)]
+        self.starts.discard(job)
+        self.free -= int(self.units[job])
+        insort(self.running, (float(self.expected[job]), job))
+        self.early |= self.reserved[job] > self.now + SLACK
+        self.reserved[job] = np.inf
+        if self.end[job] == self.now:
+            self.moments.append(job)
+
+    def _passes(self) -> None:
+        """Start what the rule lets start; jobs of no length end at once, and others may follow."""
+        while True:
+            self.moments: list[int] = []
+            self._pass()
+            if not self.moments:
+                return
+            for job in self.moments:
+                self._end(job)
+
+    def _pass(self) -> None:
+        self.profile: Profile | None = None
+        if self.rule.name == "none":
+            for job in sorted(self.starts & set(self.waiting)):
+                self._begin(job)
+            return
+        if not (self.keeps and self.rule.name == "conservative"):
+            while self.waiting and self.waiting[0] in self.starts and self._has_room(self.waiting[0]):
+                self._begin(self.waiting[0])
+        if self.waiting and self.keeps:
+            self._start_beside_kept_reservations()
+        elif self.waiting and self.starts and self.rule.name != "fcfs":
+            self._start_beside_new_reservations()
+
+    def _has_room(self, job: int) -> bool:
+        return bool(self.units[job] <= self.free)
+
+    def _length(self, job: int) -> float:
+        return float(self.estimate[job])
+
+    def _running_profile(self) -> Profile:
+        """Return the free units if running jobs end as expected."""
+        ends = []
+        for expected, job in self.running:
+            if expected > self.now:
+                ends.append(expected)
+            elif self.now in (self.end[job], self.start[job]):
+                ends.append(self.now)
+            else:
+                ends.append(self.now + 1.0 if self.reading.overdue == "soon" else np.inf)
+        order = sorted(range(len(ends)), key=ends.__getitem__)
+        units = [int(self.units[self.running[k][1]]) for k in order]
+        return Profile(self.now, self.free, [ends[k] for k in order], units, len(self.waiting) + 8)
+
+    def _start_beside_new_reservations(self) -> None:
+        """Start jobs that leave room for the reservations of the first that do not start."""
+        self.profile = profile = self._running_profile()
+        reserved = 0
+        self.reserved[self.waiting] = np.inf
+        for job in list(self.waiting):
+            units, length = int(self.units[job]), self._length(job)
+            if job in self.starts and self._has_room(job) and profile.fits(length, units):
+                self._begin(job)
+                profile.add(self.now, length, units)
+            elif reserved < self.most:
+                self.reserved[job] = profile.first(length, units)
+                profile.add(float(self.reserved[job]), length, units)
+                reserved += 1
+            elif not self.starts:
+                break
+
+    def _start_beside_kept_reservations(self) -> None:
+        """Start jobs that leave room for the reservations that others have."""
+        planned = np.array(self.waiting[: self.most], np.int64)
+        self.reserved[self.waiting[self.most :]] = np.inf
+        rounds = _ROUNDS[self.reading.reservations] if self.early else 0
+        reserved = self.reserved[planned]
+        columns = (self.estimate[planned], self.units[planned])
+        profile = self._running_profile()
+        n = _plan(profile.times, profile.free, profile.n, reserved, *columns, rounds)
+        if n < 0:  # a job outlived its estimate, or one was blamed
+            profile, reserved[:] = self._running_profile(), np.inf
+            n = _plan(profile.times, profile.free, profile.n, reserved, *columns, 0)
+        profile.n, self.reserved[planned], self.early = n, reserved, False
+        self.profile = profile
+        for job in [job for job in self.waiting if job in self.starts] if self.starts else []:
+            units, length = int(self.units[job]), self._length(job)
+            promised = float(self.reserved[job])
+            profile.add(promised, length, -units)
+            if self._has_room(job) and profile.fits(length, units) and not self._is_too_early(job):
+                self._begin(job)
+                profile.add(self.now, length, units)
+            else:
+                profile.add(promised, length, units)
+
+    def _is_too_early(self, job: int) -> bool:
+        """Whether reservations of conservative backfilling never move, and that of the job is later."""
+        never = self.rule.name == "conservative" and self.reading.reservations == "kept"
+        return never and bool(self.reserved[job] > self.now + SLACK)
+
+    # Faults
+
+    def _blame_starts(self) -> None:
+        """Blame the starts that the rule does not explain, and go on beside them."""
+        self.moments = []
+        for job in sorted(self.starts):
+            ahead = [other for other in self.waiting if other < job and other not in self.starts]
+            if not self._has_room(job):
+                pass  # a fault of its own, which judge_plain finds
+            elif self.rule.name != "fcfs":
+                self._blame_delay(job)
+            elif ahead:
+                words = "{} starts at {} ahead of job {}, which waits since {} and starts {} (fcfs: in order)"
+                parts = (self.names[ahead[0]], self.arrival[ahead[0]], self._starts_at(ahead[0]))
+                self.found.add("order", (self.names[job], self.names[ahead[0]]), self.now, words, *parts)
+            if self.profile is not None:
+                if self.keeps:
+                    self.profile.add(float(self.reserved[job]), self._length(job), -int(self.units[job]))
+                self.profile.add(self.now, self._length(job), int(self.units[job]))
+            self._begin(job)
+        for job in self.moments:
+            self._end(job)
+
+    def _starts_at(self, job: int) -> str:
+        return "never" if np.isnan(self.start[job]) else f"at {seconds(self.start[job])}"
+
+    def _blame_delay(self, job: int) -> None:
+        """Blame a job for the first reservation that does not hold beside it."""
+        profile = self.profile or self._running_profile()
+        own, units, rule = float(self.reserved[job]), int(self.units[job]), self.rule
+        profile.add(own, self._length(job), -units)
+        profile.add(self.now, self._length(job), units)
+        others = [other for other in self.waiting if other != job and self.reserved[other] < np.inf]
+        for other in others:
+            promised, length, wide = float(self.reserved[other]), self._length(other), int(self.units[other])
+            profile.add(promised, length, -wide)
+            place = profile.first(length, wide)
+            profile.add(promised, length, wide)
+            if place > promised + max(rule.delay, SLACK):
+                words = (
+                    "{} starts at {} on {} units, expected until {}, and delays job {}, which needs {} units "
+                    "and has a reservation at {}: it would start at {} ({})"
+                )
+                parts = (units, self.now + self._length(job), self.names[other], wide, promised, place)
+                kind = "promise" if rule.name == "conservative" else "reservation"
+                names = (self.names[job], self.names[other])
+                self.found.add(kind, names, self.now, words, *parts, rule.name)
+                break
+        else:
+            if own > self.now + rule.delay:
+                words = "{} starts at {}, and its reservation is at {} ({})"
+                self.found.add("order", [self.names[job]], self.now, words, own, rule.name)
+        profile.add(self.now, self._length(job), -units)
+        profile.add(own, self._length(job), units)
+
+    def _blame_waits(self) -> None:
+        """Blame jobs that could start now and do not."""
+        if not self.waiting or self.free <= 0:
+            return
+        head, name = self.waiting[0], self.rule.name
+        if name in ("fcfs", "easy") and self._has_room(head) and self._waits_on(head):
+            self._add_late(head, "late")
+        waiting = np.array(self.waiting, np.int64)
+        small = waiting[self.units[waiting] <= self.free].tolist() if name != "fcfs" else []
+        rest = [job for job in small if self._waits_on(job)]
+        if rest and self.profile is None and name != "none":
+            self._start_beside_new_reservations()
+        for job in rest:
+            if self.profile is None:
+                self._add_late(job, WARNING)
+                continue
+            units, length, promised = int(self.units[job]), self._length(job), float(self.reserved[job])
+            if name == "conservative" and promised <= self.now + SLACK:
+                self._add_late(job, "promise")
+                continue
+            self.profile.add(promised, length, -units)
+            if self.profile.fits(length, units):
+                self._add_late(job, WARNING)
+            self.profile.add(promised, length, units)
+
+    def _waits_on(self, job: int) -> bool:
+        late = np.isnan(self.start[job]) or self.start[job] - self.now > self.rule.delay
+        return bool(late) and job not in self.late
+
+    def _add_late(self, job: int, kind: str) -> None:
+        if kind == WARNING and job in self.warned:
+            return
+        (self.warned if kind == WARNING else self.late).add(job)
+        words = {
+            "late": "is the first of the queue",
+            "promise": f"has a reservation at {seconds(self.reserved[job])}",
+            WARNING: "would delay no reservation",
+        }[kind]
+        parts = (self.units[job], self.free, words, self._starts_at(job), self.rule.name)
+        text = "{0} could start at {1}: it needs {2} units, {3} are free, and it {4}; it starts {5} ({6})"
+        self.found.add(kind, [self.names[job]], self.now, text, *parts)
+
+
+def queue_order(
+    schedule: PlainSchedule, rule: Rule, ties: str, arrival: Floats, start: Floats, rows: Ints
+) -> Ints:
+    """Return the order of the queue over rows of jobs."""
+    processors = schedule.units[rows].astype(np.float64)
+    key = policy_keys(rule.policy, arrival[rows], schedule.estimate[rows], processors, rule.deadline_factor)
+    places = {"number": np.arange(len(rows)), "file": schedule.place[rows], "start": start[rows]}
+    return np.lexsort((np.arange(len(rows)), places[ties], key))
+
+
+class _TooManyError(Exception):
+    """There are more faults than under another reading."""
+
+
+class _Bounded(Findings):
+    """Findings that end a walk when there are too many."""
+
+    most: float = np.inf
+
+    def add(self, kind: str, jobs: Sequence[str], time: float, words: str, *parts: object) -> None:
+        """Add a finding, if there may be more."""
+        super().add(kind, jobs, time, words, *parts)
+        if self.faults >= self.most:
+            raise _TooManyError
+
+
+def judge_rule(schedule: PlainSchedule, rule: Rule, limit: int = 20) -> tuple[Findings, Reading]:
+    """Judge a schedule by a rule, in the reading that explains it best: a fault is one in every reading."""
+    best = Findings(limit)
+    reading = Reading.of(rule)
+    RuleWalk(schedule, rule, reading, best).walk()
+    tried, improved = {reading}, best.faults > 0
+    while improved and best.faults:
+        improved = False
+        for other in reading.others(rule):
+            if other in tried:
+                continue
+            tried.add(other)
+            found = _Bounded(limit)
+            found.most = best.faults
+            with suppress(_TooManyError):
+                RuleWalk(schedule, rule, other, found).walk()
+                best, reading, improved = found, other, True
+    return best, reading
