@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
 _RESERVATION = -1  # in place of the number of a job that ended
 
 
