@@ -23,6 +23,7 @@ from mlsim.errors import InputError
 from mlsim.experiment import result_directories, run_status
 from mlsim.record.table_blocks import value_blocks
 from mlsim.scenario import Scenario, load, parse_overrides, scenario_keys
+from mlsim.workload.log_gaps import gap_sentences, other_counts
 
 _MOST_CELLS = 1200  # Nodes with a cell each; of more nodes, one cell shows several
 _LOOKS = {".": ("·", "dim"), "#": ("■", "blue"), "x": ("x", "red")}
@@ -105,8 +106,9 @@ def _notes(result: experiment.Result) -> list[str]:
             f"Calibrated: loops take their recorded run times under {counts['calibrate_to']}; other times "
             "are the effect of another technique, model, speed, or disturbance"
         )
-    if counts["log"]:
-        lines.append("In the whole log: " + ", ".join(f"{name} {n}" for name, n in counts["log"].items()))
+    lines += [f"In the whole log: {sentence}" for sentence in gap_sentences(counts["log"])]
+    if rest := other_counts(counts["log"]):
+        lines.append("In the whole log: " + ", ".join(f"{name} {n}" for name, n in rest.items()))
     if counts["simulated"]:
         words = {name: f" ({rule.value})" for name, rule in rules.items() if name in counts["simulated"]}
         met = (f"{name} {n}{words.get(name, '')}" for name, n in counts["simulated"].items())

@@ -22,6 +22,7 @@ from mlsim.errors import InputError, OutputError
 from mlsim.experiment import manifest
 from mlsim.experiment.study.study_file import schema_of
 from mlsim.scenario import dump, field_types, load, scenario_keys, scenario_text
+from mlsim.workload.log_gaps import gap_sentences, other_counts
 from mlsim.workload.workload_columns import workload_schema
 
 
@@ -112,7 +113,10 @@ def _check_scenario(options: _CheckOptions) -> None:
     if found.jobs is None:
         print(f"  workload: not read; --plugins executes {scenario.workload.format}, which reads it")
         return
-    print(f"  workload: {found.jobs} jobs" + "".join(f", {k} {v}" for k, v in found.notes.items()))
+    counts = "".join(f", {name} {jobs}" for name, jobs in other_counts(found.notes).items())
+    print(f"  workload: {found.jobs} jobs{counts}")
+    for sentence in gap_sentences(found.notes):
+        print(f"    {sentence}")
     if found.applications:
         counted = ", ".join(f"{name} {jobs}" for name, jobs in found.applications.items())
         print(f"  applications, with their jobs: {counted}")

@@ -91,6 +91,7 @@ def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workl
     workload = open_workload(
         *(config, source, requests.largest, requests.resources[1:], rates, requests.shared),
         if_there=(*columns_to_read(scenario), *(("profile",) if scenario.output.batsim else ())),
+        cores_per_node=int(machine.cores[0]),
     )
     if WORKFLOW_KEY in workload.header and not config.dependencies:
         logging.getLogger("mlsim").warning(

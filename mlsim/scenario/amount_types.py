@@ -338,6 +338,50 @@ Columns = Annotated[
         list,
     ),
 ]
+RUN_TIME, ANY_QUEUE = "run-time", "*"
+WalltimeRule = tuple[tuple[str, float], ...]
+RUN_TIMES: WalltimeRule = ((ANY_QUEUE, 0.0),)
+
+
+def _read_walltimes(value: object) -> WalltimeRule:
+    """Read the walltime of jobs that have none, by partition or queue: seconds, 0 for their run time."""
+    if isinstance(value, tuple):
+        return value
+    given = value if isinstance(value, dict) and value else {ANY_QUEUE: value}
+    words = (RUN_TIME, RUN_TIME.replace("-", "_"))
+    read = amount(TIME, positive=True).read
+    try:
+        return tuple((str(name), 0.0 if word in words else read(word)) for name, word in given.items())
+    except ValueError as error:
+        raise ValueError(f"{shown(value)} is no walltime") from error
+
+
+def _show_walltimes(value: WalltimeRule) -> object:
+    shown = {name: field_types.format_value(size, TIME) if size else RUN_TIME for name, size in value}
+    return shown[ANY_QUEUE] if list(shown) == [ANY_QUEUE] else shown
+
+
+Walltimes = Annotated[
+    WalltimeRule,
+    FieldType(
+        "run-time, a time such as 24 h, or times by partition or queue, such as {debug: 30 min, '*': 24 h}",
+        _read_walltimes,
+        {
+            "anyOf": [
+                {"enum": [RUN_TIME]},
+                amount_schema(TIME, positive=True),
+                {
+                    "type": "object",
+                    "propertyNames": {"pattern": "."},
+                    "additionalProperties": {
+                        "anyOf": [{"enum": [RUN_TIME]}, amount_schema(TIME, positive=True)]
+                    },
+                },
+            ]
+        },
+        _show_walltimes,
+    ),
+]
 NodeChoice = Annotated[
     str,
     FieldType(

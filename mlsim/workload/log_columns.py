@@ -18,8 +18,12 @@ from mlsim.workload.format_record import Reading, WholeLog
 from mlsim.workload.log_fields import CODED, ExtraField, Field, Header
 from mlsim.workload.workload_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
 
-_REQUIRED = ("job_id", "submit_time", "run_time", "processors")
+_REQUIRED = ("job_id", "submit_time", "run_time")
 _WALLTIMES = ("walltime", "estimate")
+_LIKE = {
+    "processors": ("proc", "cpu", "core", "node", "slot", "size"),
+    "walltime": ("wall", "limit", "estim"),
+}
 _OPTIONAL = (
     *("status", "preceding_job", "think_time", "withdraw_time", *CODED),
     *("loop_iterations", "loop_limit", "node_count", "recorded_start"),
@@ -52,18 +56,24 @@ def check_names(place: str, names: Sequence[str]) -> None:
         raise InputError(f"{place}: column {_some(twice)} is there twice")
     if all(name in names for name in _WALLTIMES):
         raise InputError(f"{place}: columns walltime and estimate mean the same; keep one of them")
-    missing = [name for name in _REQUIRED if name not in names]
-    missing += [] if any(name in names for name in _WALLTIMES) else ["walltime"]
+    lacking = [name for name in (*_REQUIRED, "processors") if name not in names]
+    lacking += [] if any(name in names for name in _WALLTIMES) else ["walltime"]
+    others = [name for name in further_columns(names) if name != workload_jobs.RECORDED_NODES]
+    meant = {
+        name: difflib.get_close_matches(name, others[:_SHOWN_NAMES], 1, 0.6 if name in _REQUIRED else 0.8)
+        or [other for other in others if any(part in other.lower() for part in _LIKE.get(name, ()))][:1]
+        for name in lacking
+    }
+    # Others may be missing, unless a column seems to be one of them under another name.
+    missing = [name for name, near in meant.items() if near or name in _REQUIRED]
     if missing:
-        hints = [
-            near for name in missing for near in difflib.get_close_matches(name, names[:_SHOWN_NAMES], 1)
-        ]
+        hints = [near for name in missing for near in meant[name]]
         hint = f"\n  is {', '.join(hints)} meant?" if hints else ""
         raise InputError(
             f"{place}: column {', '.join(missing)} is missing\n"
             f"  found: {_some(names)}\n"
-            f"  required: {', '.join(_REQUIRED)}, walltime; "
-            f"optional: {', '.join(_OPTIONAL)}, dependencies, recorded_nodes, units, request_<resource>{hint}"
+            f"  required: {', '.join(_REQUIRED)}; optional: walltime, processors, "
+            f"{', '.join(_OPTIONAL)}, dependencies, recorded_nodes, units, request_<resource>{hint}"
         )
 
 
@@ -325,6 +335,9 @@ class LogTable:
             with self._typed(name):
                 self.columns[KNOWN[name]], fits = read_column(name, table[name], header)
             self.require(name, fits, KNOWN[name].expected)
+        nodes = self.columns[ExtraField.NODE_COUNT]
+        self._assumed = (nodes < 1) & ("processors" not in names)
+        self.columns[Field.REQUESTED_PROCESSORS][self._assumed] = 1.0
         self._identifiers = self._read_identifiers()
         self._add_names_of_codes()
         self._asked = self._read_requests([name for name in names if workload_jobs.is_request(name)])
@@ -363,7 +376,9 @@ class LogTable:
             self.columns, self._asked, self._after, own, self._identifiers
         )
         broken += int(np.sum(~self.sound))
-        return WholeLog(jobs.rows(self.sound), self._header, broken, counts or {})
+        assumed = int(np.count_nonzero(self._assumed & self.sound))
+        more = {"assumed_processors": assumed} if assumed else {}
+        return WholeLog(jobs.rows(self.sound), self._header, broken, {**(counts or {}), **more})
 
     def _row_of(self, name: str, row: int) -> str:
         return f"{self._place}: row {row + 1}: {name} is {self._table[name][row]!r}"

@@ -14,6 +14,7 @@ from mlsim._runtime import shared_cache
 from mlsim._runtime.arrays import Floats, Ints, Mask, NDArray
 from mlsim.errors import InputError, NothingLeftError
 from mlsim.scenario import WorkloadConfig, field_types
+from mlsim.scenario.amount_types import ANY_QUEUE
 from mlsim.scenario.resources_section import MEMORY
 from mlsim.scenario.words import CleaningRule, EstimateSource, Mapping, MemorySource, NeverRan, WorkloadFormat
 from mlsim.scenario.workload_section import CleaningConfig, SelectConfig
@@ -23,12 +24,16 @@ from mlsim.workload.generated_jobs import Made, MadeReader
 from mlsim.workload.job_selection import Selection, Span
 from mlsim.workload.log_fields import Header, Rates, dates_in_log_time, names_of
 from mlsim.workload.log_formats import LogReader
+from mlsim.workload.log_gaps import IGNORED
 from mlsim.workload.run_log import jobs_file
 from mlsim.workload.workload_dependencies import with_preceding_jobs
-from mlsim.workload.workload_jobs import IF_KNOWN, MB, SWF_KB, JobBlock, LogBlock, ResourceRequests
+from mlsim.workload.workload_jobs import IF_KNOWN, MB, REQUEST, SWF_KB, JobBlock, LogBlock, ResourceRequests
 
 _RULES = tuple(CleaningConfig.model_fields)
-MARKS = (*_RULES, "processors_from_allocated", "estimate_from_run_time", "never_ran")
+MARKS = (
+    *(*_RULES, "processors_from_allocated", "estimate_from_run_time", "never_ran"),
+    *("walltime_from_scenario", "processors_from_nodes"),
+)
 """Rules that a kept job may have met; a rule's bit in ``JobBlock.met`` is its place in this tuple."""
 
 _CODES = tuple(name for name in IF_KNOWN if name != "node_count")
@@ -40,8 +45,14 @@ class Cleaner:
     """Turns jobs of a log into jobs of a workload; ``notes`` counts the jobs that met each rule."""
 
     def __init__(
-        self, config: WorkloadConfig, machine_processors: int, resources: tuple[str, ...] | None = ()
+        self,
+        config: WorkloadConfig,
+        machine_processors: int,
+        resources: tuple[str, ...] | None = (),
+        cores_per_node: int = 1,
     ) -> None:
+        self.header: Header = {}  # of the log, for names of partitions and queues
+        self._walltime, self._cores_per_node = dict(config.walltime), cores_per_node
         self.notes: Counter[str] = Counter()
         self._rules: dict[str, CleaningRule] = {rule: getattr(config.cleaning, rule) for rule in _RULES}
         self._machine_processors, self._resources = machine_processors, resources  # None: any of the log
@@ -55,9 +66,14 @@ class Cleaner:
         log, run_time = self._with_run_time(self._wanted(log))
         requested = log.requested_processors > 0
         processors = np.where(requested, log.requested_processors, log.allocated_processors)
+        by_nodes = (processors <= 0) & (log.node_count > 0)
+        processors[by_nodes] = log.node_count[by_nodes] * (1 if self._by_nodes else self._cores_per_node)
         known = log.requested_time > 0
         positive = np.where(run_time > 0, run_time, _SHORTEST_TIME)
-        walltime = positive if self._actual_estimates else np.where(known, log.requested_time, positive)
+        given = self._walltimes(log)
+        walltime = positive
+        if not self._actual_estimates:
+            walltime = np.where(known, log.requested_time, np.maximum(given, positive))
 
         stays = np.ones(len(log), np.bool_)
         none = processors <= 0
@@ -76,8 +92,13 @@ class Cleaner:
 
         allocated = ~requested & (log.allocated_processors > 0)
         unknown = ~known & (not self._actual_estimates)
-        self.notes["processors_from_allocated"] += int(np.sum(stays & allocated))
-        self.notes["estimate_from_run_time"] += int(np.sum(stays & unknown))
+        filled = {
+            "processors_from_allocated": allocated,
+            "processors_from_nodes": by_nodes,
+            "estimate_from_run_time": unknown & (given <= 0),
+            "walltime_from_scenario": unknown & (given > 0),
+        }
+        self.notes.update({name: int(np.sum(stays & jobs)) for name, jobs in filled.items()})
         met = _marks(
             cancelled=log.status == _CANCELLED,
             failed=log.status == _FAILED,
@@ -86,8 +107,7 @@ class Cleaner:
             no_processors=none,
             oversize=too_big,
             underestimate=overrun,
-            processors_from_allocated=allocated,
-            estimate_from_run_time=unknown,
+            **filled,
             never_ran=log.withdraw_time >= 0,
         )
         after = None
@@ -111,6 +131,20 @@ class Cleaner:
             **{name: getattr(log, name).astype(np.int64) for name in _CODES},
         )
         return jobs.select(stays)
+
+    def _walltimes(self, log: LogBlock) -> Floats:
+        """Return the scenario's walltime of each job, by partition or else by queue; 0: its run time."""
+        found = np.full(len(log), self._walltime.get(ANY_QUEUE, 0.0))
+        if not self._walltime.keys() - {ANY_QUEUE}:
+            return found
+        names = names_of(self.header)
+        for column in ("queue", "partition"):
+            codes = getattr(log, column)
+            for code in np.unique(codes[codes >= 0]).tolist():
+                seconds = self._walltime.get(names.get(column, {}).get(int(code), str(int(code))))
+                if seconds is not None:
+                    found[codes == code] = seconds
+        return found
 
     def _asked(self, log: LogBlock, processors: Floats) -> ResourceRequests | None:
         """Return the requests of jobs beside processors; None where their log has none."""
@@ -226,11 +260,13 @@ class _Pass:
         rates: Rates | None,
         shared: Collection[str],
         if_there: Sequence[str] = (),
+        cores_per_node: int = 1,
     ) -> None:
+        self._ignored = Counter[str]()
         if shared and resources is not None and resources != AS_LOGGED:
             resources = (*resources, *shared)
         known = None if resources == AS_LOGGED else resources or ()
-        self._cleaner = Cleaner(config, machine_processors, known)
+        self._cleaner = Cleaner(config, machine_processors, known, cores_per_node)
         self._resources = resources
         self.reader: LogReader | MadeReader
         if isinstance(source, Path):
@@ -248,23 +284,27 @@ class _Pass:
                 self._out_of_order += int(np.sum(np.diff(block.submit_time, prepend=self._last) < 0))
                 self._last = float(block.submit_time[-1])
                 self._duplicates.add(block)
-            yield self._cleaner.clean(self._checked(block))
+            self._cleaner.header = self.reader.header
+            yield self._cleaner.clean(self._with_known_resources(block))
 
-    def _checked(self, block: LogBlock) -> LogBlock:
-        """Check that the platform has all resources that the log asks for."""
+    def _with_known_resources(self, block: LogBlock) -> LogBlock:
+        """Drop and count requests for what the platform lacks; an error if the scenario makes them."""
         if block.asked is None or self._resources == AS_LOGGED:
             return block
         if self._resources is None:
             return replace(block, asked=None)
-        for name in block.asked.names:
-            if name not in self._resources:
+        unknown = [name for name in block.asked.names if name not in self._resources]
+        for name in unknown:
+            if isinstance(self.reader, MadeReader):
                 has = ", ".join(("cores", *self._resources))
                 raise InputError(
                     f"{self.reader.path}: column request_{name}: the platform has no {name}; it has: {has}\n"
                     "  add it to platform.nodes (memory: 16 GB, or resources: {gpu: 2}), or to "
                     "platform.shared"
                 )
-        return block
+            jobs = block.asked.totals[:, block.asked.names.index(name)] > 0
+            self._ignored[name] += int(np.count_nonzero(jobs))
+        return replace(block, asked=block.asked.without(unknown)) if unknown else block
 
     def workload(self, span: Span, blocks: Callable[[], Iterator[JobBlock]]) -> Workload:
         reader = self.reader
@@ -274,10 +314,17 @@ class _Pass:
             "duplicate_ids": self._duplicates.jobs,
             "broken_lines": reader.broken_lines,
             **reader.counts,
+            **{f"{IGNORED}{name}": jobs for name, jobs in self._ignored.items()},
         }
+        header = dict(reader.header)
+        asking = header.get("request_columns")
+        if isinstance(asking, list):
+            header["request_columns"] = [
+                name for name in asking if name.removeprefix(REQUEST) not in self._ignored
+            ]
         notes = {name: count for name, count in sorted(counts.items()) if count}
         if span.jobs:
-            figures = (span.jobs, reader.jobs, notes, reader.header, span.origin, span.zero)
+            figures = (span.jobs, reader.jobs, notes, header, span.origin, span.zero)
             return Workload(*figures, blocks, self._duplicates.has)
         met = ", ".join(f"{name} {count}" for name, count in notes.items())
         found = f"  found in the log: {met}\n" if met else ""
@@ -299,16 +346,17 @@ def open_workload(
     rates: Rates | None = None,
     shared: Collection[str] = (),
     if_there: Sequence[str] = (),
+    cores_per_node: int = 1,
 ) -> Workload:
     """Open the workload of a scenario's ``config``: of a log that was found, or of jobs that are made.
 
     ``machine_processors`` is for the cleaning rule `oversize`; ``resources``: names beside cores, or
     :data:`AS_LOGGED`; None ignores the requests of the log. ``rates``: for Batsim workloads that count
     operations and bytes; ``shared``: names of machine-wide resources; ``if_there``: further columns of the
-    log that are read if it has them.
+    log that are read if it has them; ``cores_per_node``: for jobs of which only the nodes are known.
     """
     origin = Path(source) if isinstance(source, str) else source
-    machine = (machine_processors, resources, rates, shared, tuple(if_there))
+    machine = (machine_processors, resources, rates, shared, tuple(if_there), cores_per_node)
     new_pass = partial(_Pass, config, origin, *machine)
     # Jobs that user code reads or draws are not shared: the code may use other files as well.
     identity: object = None

@@ -20,7 +20,7 @@ class WorkloadColumn(NamedTuple):
         return self.name in _REQUIRED
 
 
-_REQUIRED = ("job_id", "submit_time", "run_time", "walltime", "processors")
+_REQUIRED = ("job_id", "submit_time", "run_time")
 _MAY_BE_UNKNOWN = ("run_time", "walltime", "processors")  # cleaning decides, as of SWF logs
 _TABLE = """
 job_id | integer or string | | 0 | identifier, below 2^63, or a name

@@ -50,6 +50,13 @@ class ResourceRequests:
             totals[:, names.index(name)] = self.totals[:, column]
         return ResourceRequests(names, self.units, totals, self.exact)
 
+    def without(self, names: Sequence[str]) -> ResourceRequests:
+        """Return the same without columns for ``names``."""
+        kept = [column for column, name in enumerate(self.names) if name not in names]
+        exact = None if "memory" in names else self.exact
+        totals = np.ascontiguousarray(self.totals[:, kept])
+        return ResourceRequests(tuple(self.names[k] for k in kept), self.units, totals, exact)
+
     def columns(self) -> dict[str, Ints]:
         """Return the requests as columns of a workload file."""
         totals = {f"request_{name}": self.totals[:, column] for column, name in enumerate(self.names)}

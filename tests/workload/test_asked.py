@@ -68,7 +68,6 @@ def test_totals_of_a_csv_are_shared_by_the_units(tmp_path):
         ("request_gpu", "1,0,5,9,8,1.5", "request_gpu is '1.5'; expected a whole number"),
         ("request_gpu", "1,0,5,9,8,-2", "request_gpu is '-2'; expected a whole number"),
         ("request_cores", "1,0,5,9,8,8", "column request_cores: write the cores of a job as its processors"),
-        ("request_fpga", "1,0,5,9,8,8", "the platform has no fpga; it has: cores, memory, gpu, mic"),
     ],
 )
 def test_requests_that_make_no_sense_are_told(tmp_path, head, line, told):
