@@ -215,6 +215,7 @@ class WholeLog:
     header: Header
     broken_lines: int = 0  # broken jobs that were skipped
     counts: Mapping[str, int] = field(default_factory=dict)  # what else was skipped
+    understood: Mapping[str, str] = field(default_factory=dict)  # columns of the log, and their sources
 
 
 @dataclass(frozen=True, slots=True)

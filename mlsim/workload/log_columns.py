@@ -364,8 +364,13 @@ class LogTable:
             )
         self.sound &= fits
 
-    def log(self, broken: int = 0, counts: Mapping[str, int] | None = None) -> WholeLog:
-        """Return the log; ``broken`` and ``counts`` add what was skipped before."""
+    def log(
+        self,
+        broken: int = 0,
+        counts: Mapping[str, int] | None = None,
+        understood: Mapping[str, str] | None = None,
+    ) -> WholeLog:
+        """Return the log; ``broken`` and ``counts`` add what was skipped before; see WholeLog."""
         of = {name: own_column(self._place, self._table[name]) for name in self._own}
         own = workload_jobs.OwnColumns(of) if of else None
         wait, start, submit = (
@@ -378,7 +383,8 @@ class LogTable:
         broken += int(np.sum(~self.sound))
         assumed = int(np.count_nonzero(self._assumed & self.sound))
         more = {"assumed_processors": assumed} if assumed else {}
-        return WholeLog(jobs.rows(self.sound), self._header, broken, {**(counts or {}), **more})
+        names = understood or {name: name for name in self._table.columns if name not in self._further}
+        return WholeLog(jobs.rows(self.sound), self._header, broken, {**(counts or {}), **more}, names)
 
     def _row_of(self, name: str, row: int) -> str:
         return f"{self._place}: row {row + 1}: {name} is {self._table[name][row]!r}"

@@ -80,8 +80,8 @@ def test_files_end_to_end_and_the_rest_of_an_array_are_no_jobs(tmp_path: Path) -
     path = written(tmp_path, "\n".join([head, rest, *rows[:2], head, *rows[2:], ""]))
     reader, log = read(path)
     assert log.job_id.tolist() == [1, 2, 3]
-    assert reader.header["job_names"] == ["7_1", "7_2", "8+0"]
-    assert reader.counts == {"array_rests": 1}
+    assert reader.header["job_names"] == ["7_1", "7_2", "8"]
+    assert reader.counts == {"array_rests": 1, "steps": 1}
 
 
 def test_cells_that_are_cut_short_are_refused_by_name(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_json_of_sacct(tmp_path: Path, indent: int | None) -> None:
 @pytest.mark.parametrize(
     ("job", "told"),
     [
-        (in_json(state={"current": ["RUNNING"]}), "job 1: State is 'RUNNING'; expected a job that has ended"),
-        (in_json(time={}), "job 1: Submit is ''; expected a date and time"),
+        (in_json(state={"current": ["RUNNING"]}), "holds no job that ended"),
+        (in_json(time={"elapsed": "x", "submission": 5}), "job 1: ElapsedRaw is 'x'; expected a time"),
         (3, "job 1: JobIDRaw is ''"),
     ],
 )

@@ -99,10 +99,9 @@ def test_it_is_converted_from_and_not_to(tmp_path: Path) -> None:
             "103|x2024",
             "line 5: Submit is 'x2024-03-01T12:01:00'; expected a date and time such as",
         ),
-        ("|50|", "|50s|", "line 5: ElapsedRaw is '50s'; expected a whole number"),
+        ("|50|", "|50s|", "line 5: ElapsedRaw is '50s'; expected a time such as 1-02:30:00"),
         ("\n103|", "\n|", "line 5: JobIDRaw is ''; expected an identifier"),
-        ("FAILED", "RUNNING", "line 5: State is 'RUNNING'; expected a job that has ended; sacct --state=CD"),
-        ("|test.sh|1G\n102", "|a|b|1G\n102", "line 5: 13 cells; the first line names 12 columns"),
+        ("|50|UNLIMITED|", "|50|", "line 5: 11 cells; the first line names 12 columns"),
         ("UNLIMITED", "5:", "line 5: TimelimitRaw is '5:'; expected a time such as 1-02:30:00"),
     ],
 )
