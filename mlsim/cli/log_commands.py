@@ -25,6 +25,7 @@ from mlsim.scenario.costs_section import COUNTED, CostsConfig
 from mlsim.scenario.words import CostProfile, Predictor
 from mlsim.workload import log_facts
 from mlsim.workload.log_formats import FORMATS
+from mlsim.workload.log_gaps import understood_lines
 
 _FORMS = (".png", ".pdf", ".svg")
 
@@ -70,6 +71,8 @@ def describe(options: _DescribeOptions) -> None:
     if options.json_:
         print_json([each.facts for each in logs])
         return
+    for log in (each.facts for each in logs):
+        print("\n".join(understood_lines(log)))
     rows = ((title, *cells) for title, cells in _rows([each.facts for each in logs]))
     show(NumberTable(("", *(each.facts["log"] for each in logs)), rows, ruled=True))
     for log in (each.facts for each in logs):
@@ -78,6 +81,8 @@ def describe(options: _DescribeOptions) -> None:
         if options.lags:
             heading = f"\n{log['log']}: autocorrelation of run times, median (quartiles)"
             show_rows(heading, _lag_rows(log, options.lags))
+        if log["missing"]:
+            print(f"\n{log['log']} lacks, for", *log["missing"], sep="\n  ")
 
 
 def _lag_rows(log: dict[str, Any], lags: int) -> list[dict[str, object]]:

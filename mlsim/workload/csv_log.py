@@ -126,4 +126,5 @@ FORMAT = Format(
     keeps_header=False,
     further=True,
     breadth=2,
+    units="times in s, memory in MB of 10^6 B, unless a cell has a unit",
 )

@@ -11,6 +11,7 @@ decompress is an error that names the file, so that half a download never passes
 import bz2
 import gzip
 import lzma
+import math
 import os
 import sys
 import zlib
@@ -21,19 +22,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
-from mlsim._files import bounded_lines, decode, expanded, most_held, named, open_file, reason_of
+from mlsim._files import bounded_lines, decode, expanded, json_of, most_held, named, open_file, reason_of
 from mlsim._runtime.work_progress import followed, stage
 from mlsim.errors import InputError, OutputError
-from mlsim.workload.log_fields import Header, Rates, clock_seconds
-from mlsim.workload.workload_jobs import (
-    NODE_COUNT,
-    RECORDED_NODES,
-    RECORDED_START,
-    WORKFLOW,
-    LogBlock,
-    NamedColumns,
-    is_request,
-)
+from mlsim.workload.log_fields import LARGEST_WHOLE, Header, Rates, clock_seconds
+from mlsim.workload.workload_jobs import RECORDED_NODES, RECORDED_START, WORKFLOW, LogBlock, NamedColumns
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -255,6 +248,7 @@ class Format:
     further: bool = False  # whether logs may have further columns, for the user's own code
     holds: tuple[str, ...] | None = None  # columns that it can hold; None: all that have a name
     numbered: bool = False  # whether it has numbered fields and directives, and is written as SWF
+    units: str = ""  # units that a file does not write down
     breadth: int = 0  # order of trial: 0 has a mark of its own, broader ones take similar files too
 
     @property
@@ -266,33 +260,34 @@ class Format:
 # Accounting: one record per job, with times in seconds since 1970
 
 
-def record_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file that are not blank, with their numbers."""
+def record_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file with their numbers, those that are blank only on request."""
     text = decode(read_whole(path, lines=True), path, "workload")
-    return ((number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip())
+    return ((k, line) for k, line in enumerate(text.splitlines(), start=1) if blank or line.strip())
 
 
 def read_records(
     path: Path,
     records: Iterable[tuple[int, Record]],
-    job: Callable[[Record], dict[str, str]],
+    job: Callable[[Record], dict[str, str] | None],
     options: Reading,
     *,
     counts: Callable[[], Mapping[str, int]] = dict,
-    further: Sequence[str] = (),
+    sources: str = "",
     unit: str = "line",
 ) -> WholeLog:
     """Make a log of numbered records of accounting; time 0 is the first submission.
 
-    ``job`` turns a record into cells of CSV columns; its ValueError describes a fault, its KeyError names
-    what is missing. ``counts`` is called after the last record. Resources that no job asks for are left out.
+    ``job`` turns a record into cells of CSV columns, None for a job that has not ended; its ValueError
+    describes a fault, its KeyError names what is missing. ``counts`` is called after the last record.
+    ``sources``: lines of a column and where it comes from. Resources that no job asks for are left out.
     """
     import polars as pl
 
     from mlsim.workload.log_columns import TIMES, LogTable
 
     cells_of: dict[str, list[str]] = {}  # a dict per job would take several times the memory
-    broken = 0
+    broken = unfinished = 0
     for number, record in records:
         try:
             row = job(record)
@@ -305,20 +300,89 @@ def read_records(
                 ) from error
             broken += 1
             continue
+        if row is None:
+            unfinished += 1
+            continue
         for name, cell in row.items():
             cells_of.setdefault(name, []).append(cell)
     if not cells_of:
         raise InputError(f"{path}: holds no job that ended")
-    zero = min(map(float, cells_of["submit_time"]))
+    known = [float(cell) for cell in cells_of["submit_time"] if cell]
+    zero = min(known, default=0.0)
     header: Header = {"UnixStartTime": str(int(zero))} if zero.is_integer() else {}
     columns = {
         name: [str(float(cell) - zero) if cell else "" for cell in cells] if name in TIMES else cells
         for name, cells in cells_of.items()
-        if any(cells) or not (is_request(name) or name in (NODE_COUNT, RECORDED_START, RECORDED_NODES))
+        if any(cells) or name in _ALWAYS
     }
-    further = [*further, *({RECORDED_NODES} & set(columns))]
+    columns["submit_time"] = [cell or "-1" for cell in columns["submit_time"]]
+    further = [RECORDED_NODES] if RECORDED_NODES in columns else []
     table = LogTable(str(path), pl.DataFrame(columns), header, options, further=further)
-    return table.log(broken, counts())
+    found = {**counts(), "unfinished_jobs": counts().get("unfinished_jobs", 0) + unfinished}
+    read = dict(row.split(" ", 1) for row in sources.strip().splitlines())
+    understood = {name: read.get(name, name) for name in columns}
+    return table.log(broken, {name: jobs for name, jobs in found.items() if jobs}, understood)
+
+
+_ALWAYS = ("job_id", "submit_time", "run_time", "walltime", "processors")
+
+
+def job_cells(
+    job_id: object,
+    submit: float | None,
+    start: float | None,
+    end: float | None,
+    *,
+    status: int | None,
+    **cells: object,
+) -> dict[str, str]:
+    """Return the cells of a job of accounting, of times in seconds since 1970.
+
+    A job without a start never ran: it was cancelled, and left the queue at its end.
+    """
+    if start is not None and end is not None and end < start:
+        raise ValueError(f"it ended at {end:g}, before its start at {start:g}")
+    ran = start is not None
+    row: dict[str, object] = {
+        "job_id": job_id,
+        "submit_time": submit,
+        "run_time": 0 if start is None else "" if end is None else end - start,
+        **cells,
+        "status": 5 if not ran else None if status is None else int(status),
+        RECORDED_START: start,
+        "withdraw_time": "" if ran else end,
+    }
+    return {name: "" if cell is None else str(cell) for name, cell in row.items()}
+
+
+def json_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a JSON list, of the list or mapping inside an object, or one per line."""
+    text = decode(read_whole(path), path, "workload")
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines):
+        content = [json_of(line, f"{named(path)}: line {k}") for k, line in enumerate(lines, start=1)]
+    else:
+        content = json_of(text, named(path))
+    if isinstance(content, dict):
+        inside = next((content[key] for key in ("jobs", "items") if key in content), content)
+        by_name = isinstance(inside, dict) and all(isinstance(each, dict) for each in inside.values())
+        content = inside if isinstance(inside, list) else list(inside.values()) if by_name else [content]
+    if not isinstance(content, list):
+        raise InputError(f"{path}: holds no list of jobs")
+    return enumerate((record for record in content if isinstance(record, dict)), start=1)
+
+
+def time_of(value: object, what: str) -> float | None:
+    """Return a time in seconds since 1970, None for an unknown one (empty, 0 or below)."""
+    if value in (None, ""):
+        return None
+    try:
+        time = float(str(value))
+    except ValueError:
+        time = math.nan
+    if not math.isfinite(time) or time >= LARGEST_WHOLE:
+        raise ValueError(f"{what} is {value!r:.60}; expected seconds since 1970")
+    return time if time > 0 else None
 
 
 def whole_number(text: str, what: str) -> int:

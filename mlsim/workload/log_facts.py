@@ -2,7 +2,7 @@
 
 import datetime
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,9 +18,15 @@ from mlsim.workload.autocorrelation import lag_correlations
 from mlsim.workload.format_record import Reading
 from mlsim.workload.log_fields import Header, machine_processors, start_and_zone
 from mlsim.workload.log_formats import LogReader
+from mlsim.workload.log_gaps import missing_facts
 from mlsim.workload.workload_jobs import LogBlock
 
 _WAITING = 1 << 18
+OTHER_FACTS = (
+    *("status", "group", "executable", "queue", "partition", "qos", "node_count", "withdraw_time"),
+    *("preceding_job", "think_time", "wait_time", "used_memory", "average_cpu_time", "requested_memory"),
+    *("requested_processors", "allocated_processors", "requested_time"),
+)
 QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 
 
@@ -121,10 +127,36 @@ def describe(
     if found is None or not np.isfinite(found.begin):
         raise InputError(f"{path}: holds no job with a submit time; is it a workload log?")
     told = found.description(Path(path), reader.header, reader.broken_lines)
+    told.facts.update(_reading(reader, found.known, told.facts))
     if lags:
         jobs = LogBlock.concatenate(held)
         told.facts["autocorrelation"] = lag_correlations(jobs, lags, reader.header, Path(path))
     return told
+
+
+def _reading(reader: LogReader, known: Mapping[str, int], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a log was read, and which facts it lacks."""
+    empty = {name for name, jobs in known.items() if not jobs}
+    ignored = reader.header.get("ignored_columns", [])
+    form = reader.format
+    understood = {
+        "format": "a user-defined format" if form is None else f"{form.word}, {form.meaning}",
+        "columns": {name: source for name, source in reader.understood.items() if name not in empty},
+        "ignored": [ignored] if isinstance(ignored, str) else ignored,
+        "left_out": {
+            name: jobs
+            for name, jobs in {**reader.counts, "broken_lines": reader.broken_lines}.items()
+            if jobs
+        },
+        "zone_known": any(reader.header.get(key) for key in ("TimeZoneString", "TimeZone")),
+        "units": "" if form is None else form.units,
+    }
+    jobs = facts["jobs"]
+    of_all = {
+        "dates": jobs * (facts["first_submission"] is not None),
+        "processors": jobs * (facts["processors_from"] == "header"),
+    }
+    return {"understood": understood, "missing": missing_facts({**known, **of_all}, jobs)}
 
 
 class _Gathering:
@@ -141,6 +173,7 @@ class _Gathering:
         self._jobs, self._work, self._last = 0, 0.0, -1.0
         self.begin, self._end = np.inf, -np.inf
         self._unknown = dict.fromkeys(("submit_time", "run_time", "walltime", "processors", "user"), 0)
+        self.known = Counter[str]()  # jobs that have each fact
 
     def add(self, block: LogBlock) -> None:
         """Add some jobs."""
@@ -155,6 +188,8 @@ class _Gathering:
         }
         for name, rows in known.items():
             self._unknown[name] += int(np.sum(~rows))
+            self.known[name] += int(np.sum(rows))
+        self._count_others(block)
         self._jobs += len(block)
         self._status.add(block.status)
         tallies = self._tallies
@@ -182,6 +217,15 @@ class _Gathering:
         counted = (known[name][known["submit_time"]].astype(float) for name in ("run_time", "processors"))
         for tally, sums in zip(self._by_quarter.values(), (work, times, sizes, *counted), strict=True):
             tally.add(quarters, sums)
+
+    def _count_others(self, block: LogBlock) -> None:
+        """Count the jobs that have facts of which no figures are given."""
+        for name in OTHER_FACTS:
+            self.known[name] += int(np.sum(getattr(block, name) != -1))
+        self.known["recorded_start"] += int(np.sum(block.starts() >= 0))
+        if block.asked is not None:
+            for column, name in enumerate(block.asked.names):
+                self.known[f"request_{name}"] += len(block) * bool(np.any(block.asked.totals[:, column] >= 0))
 
     def description(self, path: Path, header: Header, broken: int) -> Description:
         """Return all facts."""

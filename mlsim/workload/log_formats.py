@@ -1,7 +1,7 @@
 """Logs of any format, read and written in blocks of jobs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +14,7 @@ from mlsim.errors import InputError
 from mlsim.scenario.words import WorkloadFormat
 from mlsim.workload.format_record import SUFFIXES, Format, Reading, WholeLog, new_file, read_chunks
 from mlsim.workload.lb4omp_times import MARKS
-from mlsim.workload.log_fields import Header
+from mlsim.workload.log_fields import Field, Header
 from mlsim.workload.swf_log import SwfReader, write_swf_blocks
 from mlsim.workload.workload_jobs import LogBlock, NamedColumns, named_columns
 
@@ -30,11 +30,7 @@ _FOUND: dict[WorkloadFormat, Format] = {
 FORMATS: Final = dict(sorted(_FOUND.items(), key=lambda each: each[1].breadth))
 """All formats, in the order in which they are tried; SWF takes the rest, and its reader reports errors."""
 
-_UNREAD = {
-    b'"JOB_': "accounting of LSF (lsb.acct)",
-    b"<": "a page or a table in HTML or XML",
-    b"PK\x03\x04": "an archive or a spreadsheet",
-}
+_UNREAD = {b"<": "a page or a table in HTML or XML", b"PK\x03\x04": "an archive or a spreadsheet"}
 """First bytes of files that are often mistaken for logs, with the kind of each."""
 
 
@@ -47,7 +43,11 @@ def format_of(path: str | Path) -> WorkloadFormat:
         head = (head + chunk).removeprefix(b"\xef\xbb\xbf").lstrip()
         while head.startswith(b"#") and b"\n" in head:  # comments of Grid Engine
             head = head.partition(b"\n")[2].lstrip()
-        enough = len(head) > LONGEST_LINE if head.startswith(b"{") else b"\n" in head
+        enough = (
+            len(head) > LONGEST_LINE
+            if head[:1] in (b"{", b"[", b"*") or b" = " in head[:100]
+            else b"\n" in head
+        )
         if enough or len(head) > LONGEST_LINE:
             break
     if head.startswith(MARKS):
@@ -80,9 +80,12 @@ class LogReader:
         self.broken_lines = 0
         self.jobs = 0
         self.counts = Counter[str]()
+        self.understood: Mapping[str, str] = {}
+        """Columns of the log, and the columns or fields of the file that they come from."""
         self._summary = -1
         name = format_of(path) if log_format == WorkloadFormat.AUTO else log_format
         known = FORMATS[name] if isinstance(name, WorkloadFormat) else None
+        self.format = known
         self._read: Callable[[Path, Reading], WholeLog] | None
         if known is None:
             from mlsim.workload.user_workloads import read_by_user  # imports the plug-ins, which takes 40 ms
@@ -111,6 +114,7 @@ class LogReader:
     def _streamed(self) -> Iterator[LogBlock]:
         reader = SwfReader(self.path, lenient=self._options.lenient, block_jobs=_BLOCK_JOBS)
         self.header = reader.header
+        self.understood = {column: f"field {field + 1}" for column, field in SWF_FIELDS.items()}
         for block in reader.blocks():
             self.broken_lines = reader.broken_lines
             yield self._without_bursts(LogBlock.from_columns(block.columns, identifiers=block.identifiers()))
@@ -137,10 +141,12 @@ class LogReader:
         self.header = log.header
         self.broken_lines = log.broken_lines
         self.counts.update(log.counts)
+        self.understood = log.understood
         for first in range(0, len(log.jobs), _BLOCK_JOBS):
             yield log.jobs.rows(slice(first, first + _BLOCK_JOBS))
 
 
+SWF_FIELDS = {field.label: int(field) for field in Field} | {"recorded_start": int(Field.WAIT_TIME)}
 _AT_ONCE = 1 << 16
 
 

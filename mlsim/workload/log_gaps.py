@@ -1,7 +1,7 @@
 """Facts that logs lack: the counts of the rules that fill each gap, and the sentence on each of them."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 IGNORED: Final = "ignored_"  # Prefix of counts: jobs that ask for a resource that the machine lacks
 
@@ -29,6 +29,54 @@ def gap_sentences(counts: Mapping[str, int]) -> list[str]:
         f"{name} is requested by {jobs:,} jobs, and the platform has none: ignored"
         for name, jobs in lacking.items()
     ]
+
+
+_LEFT_OUT = {
+    "broken_lines": "broken",
+    "unfinished_jobs": "not ended",
+    "steps": "steps of jobs",
+    "array_rests": "rests of arrays",
+    "bursts": "parts of interrupted jobs",
+}
+_WANTED = """
+walltime | backfilling as on the machine | walltimes
+user | fair shares, and results by user | users
+recorded_start | recorded beside simulated waits | starts
+request_memory | limits by memory | request_memory
+request_gpu | limits by GPUs | request_gpu
+partition, queue | results by partition or queue | partitions or queues
+dates | calendar dates | dates, or UnixStartTime in the header
+processors | the offered load | processors of the machine (MaxProcs)
+"""
+
+
+def understood_lines(facts: Mapping[str, Any]) -> list[str]:
+    """Return lines on the way in which a log was read, of the facts on it."""
+    of = facts["understood"]
+    lines = [f"{facts['log']}: {of['format']}"]
+    sources = ", ".join(
+        name if name == source else f"{name} ({source})" for name, source in of["columns"].items()
+    )
+    lines += [f"  read: {sources}"] if sources else []
+    lines += [f"  ignored: {', '.join(of['ignored'])}"] if of["ignored"] else []
+    out = [f"{n:,} {_LEFT_OUT.get(name, name)}" for name, n in of["left_out"].items()]
+    lines.append(f"  rows: {facts['jobs']:,} jobs" + (f"; left out: {', '.join(out)}" if out else ""))
+    if facts["first_submission"] is not None:
+        zone = facts["time_zone"] if of["zone_known"] else "none in the log, read as UTC"
+        lines.append(f"  time zone: {zone}")
+    return lines + ([f"  units: {of['units']}"] if of["units"] else [])
+
+
+def missing_facts(known: Mapping[str, int], jobs: int) -> list[str]:
+    """Return what would have to be added for which question; ``known``: how many jobs have each fact."""
+    lines = []
+    for row in _WANTED.strip().splitlines():
+        facts, question, wanted = row.split(" | ")
+        least = max(known.get(fact, 0) for fact in facts.split(", "))
+        if least < jobs:
+            how_many = "" if not least else f" ({jobs - least:,} of {jobs:,} jobs have none)"
+            lines.append(f"{question}: {wanted}{how_many}")
+    return lines
 
 
 def other_counts(counts: Mapping[str, int]) -> dict[str, int]:

@@ -76,4 +76,5 @@ FORMAT = Format(
     writer=write_parquet_blocks,
     in_blocks=True,
     further=True,
+    units="times in s, memory in MB of 10^6 B",
 )

@@ -1,4 +1,4 @@
-"""Accounting of PBS (Torque, OpenPBS, PBS Professional): records of jobs that ended.
+"""Accounting of PBS (Torque, OpenPBS, PBS Professional) and Cobalt: records of jobs that ended.
 
 A record is ``date;E;job;key=value key=value ...``; :func:`_job` maps keys to columns of the log. Memory
 counts in powers of 1024 B, and requests are those of the whole job. A job that ran several times has one
@@ -12,12 +12,38 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mlsim.workload import format_record
-from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, seconds_cell, whole_number
-from mlsim.workload.workload_jobs import RECORDED_NODES, RECORDED_START, pbs_size
+from mlsim.workload.format_record import (
+    STRICT,
+    Format,
+    Reading,
+    WholeLog,
+    job_cells,
+    seconds_cell,
+    time_of,
+    whole_number,
+)
+from mlsim.workload.workload_jobs import RECORDED_NODES, pbs_size
 
 _LINE = re.compile(rb"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;]+;")
 _HOST = re.compile(r"(?:^|\+)([^/+]+)")
 _KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")
+
+_SOURCES = """
+job_id third field
+submit_time ctime, qtime, etime
+run_time end - start
+walltime Resource_List.walltime
+processors Resource_List.ncpus, Resource_List.nodes, exec_host, Resource_List.nodect
+node_count Resource_List.nodect
+request_memory Resource_List.mem
+request_gpu Resource_List.ngpus, Resource_List.nodes
+status Exit_status
+group group, project
+executable jobname
+recorded_start start
+recorded_nodes exec_host
+withdraw_time end
+"""
 
 
 def read_pbs(path: str | Path, options: Reading = STRICT) -> WholeLog:
@@ -37,55 +63,75 @@ def read_pbs(path: str | Path, options: Reading = STRICT) -> WholeLog:
                 ended.add(record[2])
                 # A word without a key belongs to the value before it.
                 found = _KEY.split(record[3].strip())
-                yield number, {"job": record[2], **dict(zip(found[1::2], found[2::2], strict=True))}
+                keys = (key.lower() for key in found[1::2])
+                values = (value.strip('"') for value in found[2::2])
+                yield number, {"job": record[2], **dict(zip(keys, values, strict=True))}
 
     return format_record.read_records(
-        path, jobs(), _job, options, counts=lambda: {"unfinished_jobs": len(seen - ended)}
+        path, jobs(), _job, options, counts=lambda: {"unfinished_jobs": len(seen - ended)}, sources=_SOURCES
     )
 
 
 def _job(record: Mapping[str, str]) -> dict[str, str]:
-    start, end = (whole_number(record[key], key) for key in ("start", "end"))
+    start, end = (time_of(record.get(key), key) for key in ("start", "end"))
     submit = next((record[key] for key in ("ctime", "qtime", "etime") if key in record), "")
-    size = record.get("Resource_List.mem", "")
-    return {
-        "job_id": record["job"].partition(".")[0],
-        "submit_time": str(whole_number(submit, "ctime")),
-        "run_time": str(end - start),
-        "walltime": seconds_cell(record.get("Resource_List.walltime", ""), "Resource_List.walltime"),
-        "processors": str(_processors(record)),
-        "status": "1" if record.get("Exit_status") == "0" else "0",
-        "user": record.get("user", ""),
-        "group": record.get("group", ""),
-        "executable": record.get("jobname", ""),
-        "queue": record.get("queue", ""),
-        RECORDED_START: str(start),
-        RECORDED_NODES: ",".join(dict.fromkeys(_HOST.findall(record.get("exec_host", "")))),
-        "node_count": record.get("Resource_List.nodect", ""),
-        "request_memory": _bytes(size) if size else "",
-        "request_gpu": record.get("Resource_List.ngpus", ""),
-    }
+    size = record.get("resource_list.mem", "")
+    if start is None and end is None:
+        raise KeyError("start")
+    return job_cells(
+        record["job"].partition(".")[0],
+        time_of(submit, "ctime"),
+        start,
+        end,
+        walltime=seconds_cell(record.get("resource_list.walltime", ""), "Resource_List.walltime"),
+        processors=_processors(record),
+        status=int(record["exit_status"] == "0") if "exit_status" in record else None,
+        user=record.get("user", ""),
+        group=record.get("group", record.get("project", "")),
+        executable=record.get("jobname", ""),
+        queue=record.get("queue", ""),
+        node_count=record.get("resource_list.nodect", ""),
+        request_memory=_bytes(size) if size else "",
+        request_gpu=record.get("resource_list.ngpus")
+        or _of_nodes(record.get("resource_list.nodes", ""), "gpus", 0)
+        or "",
+        **{RECORDED_NODES: ",".join(dict.fromkeys(_HOST.findall(record.get("exec_host", ""))))},
+    )
 
 
-def _processors(record: Mapping[str, str]) -> int:
-    if "Resource_List.ncpus" in record:
-        return whole_number(record["Resource_List.ncpus"], "Resource_List.ncpus")
-    asked = record.get("Resource_List.nodes", "")
+def _processors(record: Mapping[str, str]) -> int | None:
+    if "resource_list.ncpus" in record:
+        return whole_number(record["resource_list.ncpus"], "Resource_List.ncpus")
+    asked = record.get("resource_list.nodes", "")
     if "ppn=" in asked:
-        parts = [(re.match(r"\d+", part), re.search(r"ppn=(\d+)", part)) for part in asked.split("+")]
-        return sum((int(nodes[0]) if nodes else 1) * (int(ppn[1]) if ppn else 1) for nodes, ppn in parts)
-    if held := record.get("exec_host"):
+        return _of_nodes(asked, "ppn", 1)
+    held = record.get("exec_host", "")
+    if "/" in held:  # else Cobalt's location
         return sum(_held(part) for part in held.split("+"))
-    return whole_number(record["Resource_List.nodect"], "Resource_List.nodect")
+    nodes = record.get("resource_list.nodect", "")
+    return whole_number(nodes, "Resource_List.nodect") if nodes else None
+
+
+def _of_nodes(asked: str, name: str, default: int) -> int:
+    """Return the total of an amount per node in a request such as 2:ppn=8:gpus=1+1:ppn=4."""
+    total = 0
+    for part in asked.split("+"):
+        nodes, amount = re.match(r"(\d{1,9})(?![^:])", part), re.search(rf":{name}=(\d{{1,9}})\b", part)
+        total += (int(nodes[1]) if nodes else 1) * (int(amount[1]) if amount else default)
+    return total
 
 
 def _held(part: str) -> int:
     """Return the processors of a part of exec_host: ``n1/0``, ``n1/0*4`` or ``n1/0-3,5``."""
     places = part.partition("/")[2]
     if "*" in places:
-        return int(places.partition("*")[2] or 1)
-    spans = [span.partition("-") for span in places.split(",")]
-    return sum(int(last) - int(first) + 1 if last else 1 for first, _, last in spans)
+        return whole_number(places.partition("*")[2] or "1", "exec_host")
+    spans = [span.partition("-") for span in places.split(",") if span]
+    ends = [
+        (whole_number(first, "exec_host"), whole_number(last or first, "exec_host"))
+        for first, _, last in spans
+    ]
+    return sum(last - first + 1 for first, last in ends) or 1
 
 
 def _bytes(text: str) -> str:
@@ -100,4 +146,5 @@ FORMAT = Format(
     "accounting of PBS, Torque and OpenPBS: records of jobs that ended",
     lambda head: _LINE.match(head) is not None,
     read_pbs,
+    units="memory in powers of 1024 B, words of 8 B",
 )

@@ -180,6 +180,13 @@ KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("recorded_nodes", "request_memory"), pl.String),
 }
 """Their types, where these are not whole numbers."""
+MEANS: Final = {
+    "state": "status",
+    "end": "withdraw_time",
+    "nodes_asked": "node_count",
+    "nodes_got": "node_count",
+}
+"""Columns of the log that facts are for."""
 CHECKS: Final[dict[str, Cell]] = {
     **dict.fromkeys(IDS, job),
     **{

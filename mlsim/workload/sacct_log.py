@@ -80,7 +80,9 @@ def read_sacct(path: str | Path, options: Reading = STRICT) -> WholeLog:
         return f"{path}: {unit} {lines[row]}: {name} is {frame[name][row]!r:.60}"
 
     log = LogTable(str(path), frame, header, options, further=further, locate=locate)
-    understood = {name: ", ".join(sources) for name, sources in columns.sources.items()}
+    understood = {
+        sacct_cells.MEANS.get(name, name): ", ".join(sources) for name, sources in columns.sources.items()
+    }
     return log.log(len(faults), {name: n for name, n in table.counts.items() if n}, understood)
 
 
@@ -347,5 +349,10 @@ def _begins(head: bytes) -> bool:
 
 
 FORMAT = Format(
-    "sacct", "what Slurm's accounting prints: sacct --parsable2, or --json", _begins, read_sacct, further=True
+    "sacct",
+    "what Slurm's accounting prints: sacct --parsable2, or --json",
+    _begins,
+    read_sacct,
+    further=True,
+    units="limits in minutes where they are plain numbers; K, M, G, T of memory are powers of 1024 B",
 )

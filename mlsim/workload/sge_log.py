@@ -13,8 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from mlsim.workload import format_record
-from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, seconds_cell, whole_number
-from mlsim.workload.workload_jobs import RECORDED_NODES, RECORDED_START
+from mlsim.workload.format_record import (
+    STRICT,
+    Format,
+    Reading,
+    WholeLog,
+    job_cells,
+    seconds_cell,
+    whole_number,
+)
+from mlsim.workload.workload_jobs import RECORDED_NODES
 
 _LINE = re.compile(rb"(?:[^:\n]*:){5}\d+:[^:\n]*:-?\d+:\d+:\d+:\d+:(?:[^:\n]*:){23}\d+:\d+:")
 _FIELDS: Final = 40
@@ -22,13 +30,28 @@ _CATEGORY = 39
 _LIMIT = re.compile(r"\bh_rt=(\d+(?::\d\d){0,2})(?![\d.])")
 """In the request of a job; if it has colons, these divide the field."""
 
+_SOURCES = """
+job_id job_number, task_number
+submit_time submission_time
+run_time end_time - start_time
+walltime h_rt of category
+processors slots
+status failed, exit_status
+user owner
+executable job_name
+queue qname
+recorded_start start_time
+recorded_nodes hostname
+withdraw_time end_time
+"""
+
 
 def read_sge(path: str | Path, options: Reading = STRICT) -> WholeLog:
     """Read an accounting file of Grid Engine."""
     path = Path(path)
     lines = format_record.record_lines(path)
     records = ((number, line.split(":")) for number, line in lines if not line.startswith("#"))
-    return format_record.read_records(path, records, _job, options)
+    return format_record.read_records(path, records, _job, options, sources=_SOURCES)
 
 
 def _job(fields: Sequence[str]) -> dict[str, str]:
@@ -39,26 +62,26 @@ def _job(fields: Sequence[str]) -> dict[str, str]:
     )
     limit = _LIMIT.search(":".join(fields[_CATEGORY:]))
     task = fields[35]
-    ran = start > 0
-    return {
-        "job_id": fields[5] + (f"_{task}" if task not in ("", "0") else ""),
-        "submit_time": str(submit),
-        "run_time": str(end - start) if ran else "0",
-        "walltime": seconds_cell(limit[1], "h_rt") if limit else "",
-        "processors": str(whole_number(fields[34], "slots")),
-        "status": "5" if not ran else "1" if fields[11] == fields[12] == "0" else "0",
-        "user": fields[3],
-        "group": fields[2],
-        "executable": fields[4],
-        "queue": fields[0],
-        RECORDED_START: str(start) if ran else "",
-        RECORDED_NODES: fields[1] if ran and fields[33] == "NONE" else "",  # else one of several
-    }
+    return job_cells(
+        fields[5] + (f"_{task}" if task not in ("", "0") else ""),
+        submit,
+        start,
+        end,
+        walltime=seconds_cell(limit[1], "h_rt") if limit else "",
+        processors=whole_number(fields[34], "slots"),
+        status=fields[11] == fields[12] == "0",
+        user=fields[3],
+        group=fields[2],
+        executable=fields[4],
+        queue=fields[0],
+        # A parallel job has several hosts, of which the file names one.
+        **{RECORDED_NODES: fields[1] if start is not None and fields[33] == "NONE" else ""},
+    )
 
 
-def _time(text: str, what: str) -> float:
+def _time(text: str, what: str) -> float | None:
     time = whole_number(text, what)
-    return time / 1000 if time > 1e11 else float(time)  # newer versions count milliseconds
+    return (time / 1000 if time > 1e11 else float(time)) or None  # newer versions count milliseconds
 
 
 FORMAT = Format(
@@ -66,4 +89,5 @@ FORMAT = Format(
     "accounting of Grid Engine: one line per job, fields between colons",
     lambda head: _LINE.match(head) is not None,
     read_sge,
+    units="times from 10^11 up in ms, others in s",
 )

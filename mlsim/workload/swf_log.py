@@ -304,4 +304,5 @@ FORMAT = Format(
     in_blocks=True,
     numbered=True,
     breadth=3,
+    units="times in s, memory in KB of 1024 B per processor",
 )
