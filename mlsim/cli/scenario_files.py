@@ -113,8 +113,8 @@ def _check_scenario(options: _CheckOptions) -> None:
     if found.jobs is None:
         print(f"  workload: not read; --plugins executes {scenario.workload.format}, which reads it")
         return
-    counts = "".join(f", {name} {jobs}" for name, jobs in other_counts(found.notes).items())
-    print(f"  workload: {found.jobs} jobs{counts}")
+    noted = "".join(f", {name} {jobs}" for name, jobs in other_counts(found.notes).items())
+    print(f"  workload: {found.jobs} jobs{noted}")
     for sentence in gap_sentences(found.notes):
         print(f"    {sentence}")
     if found.applications:

@@ -15,6 +15,7 @@ import math
 import os
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -318,10 +319,11 @@ def read_records(
     columns["submit_time"] = [cell or "-1" for cell in columns["submit_time"]]
     further = [RECORDED_NODES] if RECORDED_NODES in columns else []
     table = LogTable(str(path), pl.DataFrame(columns), header, options, further=further)
-    found = {**counts(), "unfinished_jobs": counts().get("unfinished_jobs", 0) + unfinished}
+    left_out = Counter[str](counts())
+    left_out["unfinished_jobs"] += unfinished
     read = dict(row.split(" ", 1) for row in sources.strip().splitlines())
     understood = {name: read.get(name, name) for name in columns}
-    return table.log(broken, {name: jobs for name, jobs in found.items() if jobs}, understood)
+    return table.log(broken, {name: jobs for name, jobs in left_out.items() if jobs}, understood)
 
 
 _ALWAYS = ("job_id", "submit_time", "run_time", "walltime", "processors")

@@ -1,7 +1,7 @@
 """Cells of Slurm's accounting: the values of each column in all of its spellings."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -148,7 +148,7 @@ def _of_tres(name: str) -> Cell:
     return lambda cell: processors(text) if (text := tres(cell).get(name, "")) else None
 
 
-FAST: Final = {moment: _plain_dates, span: _plain_seconds}
+FAST: Final[dict[Cell, Callable[[pl.Series], pl.Series]]] = {moment: _plain_dates, span: _plain_seconds}
 IDS: Final = ("JobIDRaw", "JobID")
 TRES: Final = ("ReqTRES", "AllocTRES")
 COLUMNS: Final[dict[str, dict[str, Cell]]] = {

@@ -12,6 +12,7 @@ file is held in memory as a whole.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,7 @@ def _of_text(path: Path, text: str) -> "TextTable":
             f"  {_ASK}"
         )
 
-    def fits(row: dict[str, str]) -> bool:
+    def fits(row: Mapping[str, str]) -> bool:
         try:
             for name, cell in row.items():
                 if cell and name in sacct_cells.CHECKS:

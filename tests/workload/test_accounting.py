@@ -38,8 +38,9 @@ def lsf() -> str:
         rows.append(
             f'"JOB_FINISH" "10.1" {BEGIN + end} {k} 9 1 {processors} {BEGIN + submit} 0 0 {begin} "{user}" '
             f'"{queue}" "span[ptile=""4""]" "" "" "login" "/home" "" "" "" "f" 1 "n9" {len(nodes)}{hosts} '
-            f'{64 if good else 32} 60.0 "job {k}" "sleep ""1""" {"0.5 " * 19}"" "project" 0 4 "" "" 0 5 6 "" "" '
-            f'"" "" 0 "" 0 "" -1 "" "" "" "" -1 "" "" 0 "" 0 "" "" 1 1032 "0" {len(nodes)}{usage} {limit or -1} 0 7 "select[x]"'
+            f'{64 if good else 32} 60.0 "job {k}" "sleep ""1""" {"0.5 " * 19}"" "project" 0 4 "" "" 0 5 6 "" '
+            f'"" "" "" 0 "" 0 "" -1 "" "" "" "" -1 "" "" 0 "" 0 "" "" 1 1032 "0" {len(nodes)}{usage} '
+            f'{limit or -1} 0 7 "select[x]"'
         )
     return text_of(rows)
 
@@ -277,6 +278,7 @@ def test_runs_describe_and_convert_read_it(tmp_path, name):
     # A job that had got nothing says nothing of its size in OAR, and is left out.
     assert jobs.height == (3 if "oar" in name else 4)
     assert jobs["state"].to_list()[:3] == ["completed"] * 3
+    assert jobs["cores"].to_list()[:3] == [row[3] for row in JOBS]
 
 
 def damaged(text: str, rng: np.random.Generator) -> str:
@@ -328,3 +330,40 @@ def test_damaged_files_are_read_or_refused_in_words(tmp_path, name, cases):
             refused += 1
     assert read > 0
     assert refused > 0
+
+
+TABLES = {
+    "sacct": (SACCT.replace("|a|b|", "|a|").replace("c\n|", "c|").replace('"q', "q"), "|"),
+    "csv": (CSV, ","),
+    "cobalt": (cobalt().replace('"', ""), ","),
+}
+
+
+@pytest.mark.parametrize("cases", [pytest.param(60), pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", TABLES)
+def test_shuffled_missing_and_doubled_columns(tmp_path, name, cases):
+    """Columns in any order mean the same; without some, or with some twice, a file is read or refused."""
+    text, delimiter = TABLES[name]
+    rows = [line.split(delimiter) for line in text.splitlines()]
+    rows = [row for row in rows if len(row) == len(rows[0])]
+    rng = np.random.default_rng(cases)
+    path = tmp_path / "log"
+
+    def read(order: list[int]) -> list[object]:
+        path.write_text(text_of([delimiter.join(row[k] for k in order) for row in rows]))
+        (jobs,) = LogReader(path, "auto", Reading()).blocks()
+        return [jobs.submit_time.tolist(), jobs.run_time.tolist(), jobs.recorded_start.tolist(), len(jobs)]
+
+    whole = list(range(len(rows[0])))
+    expected = read(whole)
+    told = set()
+    for _ in range(cases):
+        order = rng.permutation(whole).tolist()
+        assert read(order) == expected
+        keep = [k for k in order if rng.random() < 0.8]
+        keep += [order[0]] * int(rng.integers(2))
+        try:
+            assert read(keep or [0])[-1] <= len(rows)
+        except InputError as error:
+            told.add(str(error).splitlines()[0].partition("log: ")[2])
+    assert told

@@ -92,8 +92,43 @@ def _batsim(path: Path) -> None:
     path.write_text(json.dumps({"nb_res": 256, "jobs": jobs, "profiles": profiles}))
 
 
+def _sacct_json(path: Path) -> None:
+    jobs = []
+    for row, job in enumerate(JOBS):
+        amounts = {"cpu": job.processors, "mem": job.memory, "node": job.nodes, "gpu": job.gpus}
+        types = {"gpu": ("gres", "gpu")}
+        asked = [
+            dict(zip(("type", "name", "count"), (*types.get(name, (name, "")), amount), strict=True))
+            for name, amount in amounts.items()
+            if amount is not None
+        ]
+        times = {"submission": 10**9 + row, "elapsed": 60, "limit": {"set": True, "number": 1}}
+        jobs.append(
+            {
+                "job_id": row + 1,
+                "time": times,
+                "tres": {"requested": asked},
+                "state": {"current": ["COMPLETED"]},
+            }
+        )
+    path.write_text(json.dumps({"jobs": jobs, "meta": {"plugin": {}}}))
+
+
+def _pbs(path: Path) -> None:
+    lines = []
+    for row, job in enumerate(JOBS):
+        asked = {"ncpus": job.processors, "nodect": job.nodes, "ngpus": job.gpus}
+        asked |= {"mem": None if job.memory is None else f"{job.memory}mb", "walltime": "00:01:00"}
+        words = [f"Resource_List.{name}={value}" for name, value in asked.items() if value is not None]
+        times = f"ctime={10**9 + row} start={10**9 + row} end={10**9 + row + 60} Exit_status=0"
+        lines.append(f"09/09/2001 01:46:40;E;{row + 1}.host;user=u {' '.join(words)} {times}")
+    path.write_text("\n".join(lines) + "\n")
+
+
 READERS: dict[str, Callable[[Path], None]] = {
     "sacct": _sacct,
+    "sacct-json": _sacct_json,
+    "pbs": _pbs,
     "csv": lambda path: _table(unit=True).write_csv(path),
     "csv-in-mb": lambda path: _table(unit=False).write_csv(path),
     "parquet": lambda path: _table(unit=True).write_parquet(path),
