@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from mlsim.scenario import field_types
 from mlsim.scenario.field_types import FLOP, TIME, AdviceError, Dimension, FieldType, number, shown
-from mlsim.scenario.words import ForecastScope
+from mlsim.scenario.words import EstimateSource, ForecastScope
 
 
 def amount(dimension: Dimension, *, positive: bool = False) -> FieldType[float]:
@@ -339,47 +339,48 @@ Columns = Annotated[
     ),
 ]
 RUN_TIME, ANY_QUEUE = "run-time", "*"
-WalltimeRule = tuple[tuple[str, float], ...]
-RUN_TIMES: WalltimeRule = ((ANY_QUEUE, 0.0),)
+WalltimeRule = tuple[tuple[str, float], ...]  # of partitions or queues and seconds; 0: the run time
 
 
-def _read_walltimes(value: object) -> WalltimeRule:
-    """Read the walltime of jobs that have none, by partition or queue: seconds, 0 for their run time."""
-    if isinstance(value, tuple):
-        return value
+def _read_estimates(value: object) -> EstimateSource | WalltimeRule:
+    """Read a source of estimates, or the walltime of jobs that have none."""
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if isinstance(value, tuple) or word in list(EstimateSource):
+        return value if isinstance(value, tuple) else EstimateSource(word)
     given = value if isinstance(value, dict) and value else {ANY_QUEUE: value}
-    words = (RUN_TIME, RUN_TIME.replace("-", "_"))
     read = amount(TIME, positive=True).read
     try:
-        return tuple((str(name), 0.0 if word in words else read(word)) for name, word in given.items())
+        return tuple((str(name), 0.0 if word == RUN_TIME else read(word)) for name, word in given.items())
     except ValueError as error:
-        raise ValueError(f"{shown(value)} is no walltime") from error
+        raise ValueError(f"{shown(value)} is no estimate") from error
 
 
-def _show_walltimes(value: WalltimeRule) -> object:
-    shown = {name: field_types.format_value(size, TIME) if size else RUN_TIME for name, size in value}
-    return shown[ANY_QUEUE] if list(shown) == [ANY_QUEUE] else shown
+def _show_estimates(value: EstimateSource | WalltimeRule) -> object:
+    if not isinstance(value, tuple):
+        return value.value
+    written = {name: field_types.format_value(size, TIME) if size else RUN_TIME for name, size in value}
+    return written[ANY_QUEUE] if list(written) == [ANY_QUEUE] else written
 
 
-Walltimes = Annotated[
-    WalltimeRule,
+_TIMES = amount_schema(TIME, positive=True)
+Estimates = Annotated[
+    EstimateSource | WalltimeRule,
     FieldType(
-        "run-time, a time such as 24 h, or times by partition or queue, such as {debug: 30 min, '*': 24 h}",
-        _read_walltimes,
+        f"{', '.join(EstimateSource)}, a time such as 24 h, or times by partition or queue, such as "
+        "{debug: 30 min, '*': 24 h}",
+        _read_estimates,
         {
             "anyOf": [
-                {"enum": [RUN_TIME]},
-                amount_schema(TIME, positive=True),
+                {"type": "string", "enum": list(EstimateSource)},
+                _TIMES,
                 {
                     "type": "object",
                     "propertyNames": {"pattern": "."},
-                    "additionalProperties": {
-                        "anyOf": [{"enum": [RUN_TIME]}, amount_schema(TIME, positive=True)]
-                    },
+                    "additionalProperties": {"anyOf": [{"enum": [RUN_TIME]}, _TIMES]},
                 },
             ]
         },
-        _show_walltimes,
+        _show_estimates,
     ),
 ]
 NodeChoice = Annotated[

@@ -330,11 +330,6 @@ class WorkloadFormat(Choice):
     SACCT = "sacct"
     PBS = "pbs"
     SGE = "sge"
-    LSF = "lsf"
-    COBALT = "cobalt"
-    OAR = "oar"
-    HTCONDOR = "htcondor"
-    FLUX = "flux"
     RUN = "run"
     _ignore_ = "_word"
     for _word in words_of_modules("workload", "_log.py"):  # formats are declared there

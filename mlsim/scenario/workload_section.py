@@ -355,13 +355,10 @@ class WorkloadConfig(Section):
     """How the log is cut into weeks. The jobs of whole weeks are simulated, or those of select.weeks, from 0.
     Default: select.weeks counts weeks of submission from the first job's arrival, from 1.
     """
-    estimates: field_types.OneOf[words.EstimateSource] = words.EstimateSource.REQUEST
-    """Which run time the dispatcher sees: request (the log's requested time; where there is none that
-    of workload.walltime, counted) or actual (a perfect estimate).
-    """
-    walltime: amount_types.Walltimes = amount_types.RUN_TIMES
-    """Walltime of jobs whose log has none: run-time (their own, a perfect estimate), a time, or times by
-    partition or queue ('*': all others). A job that ran longer has its run time.
+    estimates: amount_types.Estimates = words.EstimateSource.REQUEST
+    """Which run time the dispatcher sees: request (the log's requested time; where there is none the actual
+    one, counted) or actual (a perfect estimate). A time, or times by partition or queue ('*': all others),
+    replace missing requested times; a job that ran longer has its run time.
     """
     dependencies: field_types.Switch = False
     """Whether jobs wait for the jobs that the log says they depend on (SWF: preceding job and think time,
@@ -434,10 +431,6 @@ class WorkloadConfig(Section):
             if self.is_set(key):
                 message = "is about logs that are read, and generate draws the jobs; take it out"
                 yield Violation(key, message, ("generate",))
-        if self.is_set("walltime"):
-            yield Violation(
-                "walltime", "is for logs, and generated jobs have walltimes; take it out", ("generate",)
-            )
         if self.dependencies:
             message = "is for logs, and generated jobs depend on none; take it out"
             yield Violation("dependencies", message, ("generate",))

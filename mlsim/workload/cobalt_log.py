@@ -15,19 +15,11 @@ from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, job_
 from mlsim.workload.workload_jobs import NODE_COUNT, RECORDED_NODES
 
 _SOURCES = """
-job_id COBALT_JOBID, JOB_NAME
-submit_time QUEUED_TIMESTAMP
-run_time END_TIMESTAMP - START_TIMESTAMP
-walltime WALLTIME_SECONDS
-processors CORES_REQUESTED, NODES_REQUESTED
-node_count NODES_REQUESTED
-status EXIT_STATUS, EXIT_CODE
-user USERNAME_GENID
-group PROJECT_NAME_GENID
-executable MODE
-queue QUEUE_NAME
-recorded_start START_TIMESTAMP
-recorded_nodes LOCATION
+job_id COBALT_JOBID, JOB_NAME; submit_time QUEUED_TIMESTAMP;
+run_time END_TIMESTAMP - START_TIMESTAMP; walltime WALLTIME_SECONDS;
+processors CORES_REQUESTED, NODES_REQUESTED; node_count NODES_REQUESTED;
+status EXIT_STATUS, EXIT_CODE; user USERNAME_GENID; group PROJECT_NAME_GENID; executable MODE;
+queue QUEUE_NAME; recorded_start START_TIMESTAMP; recorded_nodes LOCATION
 """
 
 

@@ -18,21 +18,10 @@ from mlsim.workload.workload_jobs import NODE_COUNT, RECORDED_NODES
 _INACTIVE = ("INACTIVE", "64")
 _STATUS = {"COMPLETED": 1, "1": 1, "CANCELED": 5, "4": 5}
 _SOURCES = """
-job_id id
-submit_time t_submit
-run_time t_cleanup - t_run
-walltime duration
-processors ncores, ntasks
-node_count nnodes
-status result
-user username, userid
-group bank, project
-executable name
-queue queue
-request_gpu ngpus
-recorded_start t_run
-recorded_nodes nodelist
-withdraw_time t_inactive
+job_id id; submit_time t_submit; run_time t_cleanup - t_run; walltime duration;
+processors ncores, ntasks; node_count nnodes; status result; user username, userid;
+group bank, project; executable name; request_gpu ngpus; recorded_start t_run;
+recorded_nodes nodelist; withdraw_time t_inactive
 """
 
 

@@ -281,7 +281,7 @@ def read_records(
 
     ``job`` turns a record into cells of CSV columns, None for a job that has not ended; its ValueError
     describes a fault, its KeyError names what is missing. ``counts`` is called after the last record.
-    ``sources``: lines of a column and where it comes from. Resources that no job asks for are left out.
+    ``sources``: columns and their keys, between semicolons. Resources that no job asks for are left out.
     """
     import polars as pl
 
@@ -321,7 +321,7 @@ def read_records(
     table = LogTable(str(path), pl.DataFrame(columns), header, options, further=further)
     left_out = Counter[str](counts())
     left_out["unfinished_jobs"] += unfinished
-    read = dict(row.split(" ", 1) for row in sources.strip().splitlines())
+    read = dict(row.split(maxsplit=1) for row in sources.split(";") if row.strip())
     understood = {name: read.get(name, name) for name in columns}
     return table.log(broken, {name: jobs for name, jobs in left_out.items() if jobs}, understood)
 

@@ -20,19 +20,10 @@ _LINE = re.compile(rb"(\*\*\* )?[A-Za-z_]\w* = ")
 _REMOVED, _COMPLETED = 3, 4
 _MINUTE: Final = 60
 _SOURCES = """
-job_id ClusterId, ProcId
-submit_time QDate
-run_time CompletionDate - JobCurrentStartDate
-walltime MaxWallTimeMins
-processors RequestCpus
-status JobStatus, ExitCode
-user Owner
-group AcctGroup
-executable Cmd
-request_memory RequestMemory
-request_gpu RequestGPUs
-recorded_start JobCurrentStartDate
-recorded_nodes LastRemoteHost
+job_id ClusterId, ProcId; submit_time QDate; run_time CompletionDate - JobCurrentStartDate;
+walltime MaxWallTimeMins; processors RequestCpus; status JobStatus, ExitCode; user Owner;
+group AcctGroup; executable Cmd; request_memory RequestMemory; request_gpu RequestGPUs;
+recorded_start JobCurrentStartDate; recorded_nodes LastRemoteHost;
 withdraw_time EnteredCurrentStatus
 """
 

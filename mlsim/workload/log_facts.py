@@ -16,17 +16,12 @@ from mlsim.errors import InputError
 from mlsim.scenario.words import WorkloadFormat
 from mlsim.workload.autocorrelation import lag_correlations
 from mlsim.workload.format_record import Reading
-from mlsim.workload.log_fields import Header, machine_processors, start_and_zone
+from mlsim.workload.log_fields import ExtraField, Field, Header, machine_processors, start_and_zone
 from mlsim.workload.log_formats import LogReader
 from mlsim.workload.log_gaps import missing_facts
 from mlsim.workload.workload_jobs import LogBlock
 
 _WAITING = 1 << 18
-OTHER_FACTS = (
-    *("status", "group", "executable", "queue", "partition", "qos", "node_count", "withdraw_time"),
-    *("preceding_job", "think_time", "wait_time", "used_memory", "average_cpu_time", "requested_memory"),
-    *("requested_processors", "allocated_processors", "requested_time"),
-)
 QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 
 
@@ -189,7 +184,7 @@ class _Gathering:
         for name, rows in known.items():
             self._unknown[name] += int(np.sum(~rows))
             self.known[name] += int(np.sum(rows))
-        self._count_others(block)
+        self._count_others(block, set(known))
         self._jobs += len(block)
         self._status.add(block.status)
         tallies = self._tallies
@@ -218,9 +213,9 @@ class _Gathering:
         for tally, sums in zip(self._by_quarter.values(), (work, times, sizes, *counted), strict=True):
             tally.add(quarters, sums)
 
-    def _count_others(self, block: LogBlock) -> None:
-        """Count the jobs that have facts of which no figures are given."""
-        for name in OTHER_FACTS:
+    def _count_others(self, block: LogBlock, counted: set[str]) -> None:
+        """Count the jobs that have each other fact."""
+        for name in {field.name.lower() for field in (*Field, *ExtraField)} - {*counted, "recorded_start"}:
             self.known[name] += int(np.sum(getattr(block, name) != -1))
         self.known["recorded_start"] += int(np.sum(block.starts() >= 0))
         if block.asked is not None:

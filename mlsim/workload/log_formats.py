@@ -43,12 +43,8 @@ def format_of(path: str | Path) -> WorkloadFormat:
         head = (head + chunk).removeprefix(b"\xef\xbb\xbf").lstrip()
         while head.startswith(b"#") and b"\n" in head:  # comments of Grid Engine
             head = head.partition(b"\n")[2].lstrip()
-        enough = (
-            len(head) > LONGEST_LINE
-            if head[:1] in (b"{", b"[", b"*") or b" = " in head[:100]
-            else b"\n" in head
-        )
-        if enough or len(head) > LONGEST_LINE:
+        plain = head[:1] not in (b"{", b"[", b"*") and b" = " not in head[:100]
+        if (plain and b"\n" in head) or len(head) > LONGEST_LINE:
             break
     if head.startswith(MARKS):
         raise InputError(

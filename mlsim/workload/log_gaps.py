@@ -7,7 +7,7 @@ IGNORED: Final = "ignored_"  # Prefix of counts: jobs that ask for a resource th
 
 _TABLE = """
 estimate_from_run_time | without a walltime | their run time is their estimate, so backfilling is optimistic
-walltime_from_scenario | without a walltime | their estimate is workload.walltime
+walltime_from_scenario | without a walltime | their estimate is workload.estimates
 processors_from_allocated | without requested processors | they get as many as on the real machine
 processors_from_nodes | without processors | all cores of their nodes
 assumed_processors | without processors and nodes | one processor each
@@ -31,13 +31,6 @@ def gap_sentences(counts: Mapping[str, int]) -> list[str]:
     ]
 
 
-_LEFT_OUT = {
-    "broken_lines": "broken",
-    "unfinished_jobs": "not ended",
-    "steps": "steps of jobs",
-    "array_rests": "rests of arrays",
-    "bursts": "parts of interrupted jobs",
-}
 _WANTED = """
 walltime | backfilling as on the machine | walltimes
 user | fair shares, and results by user | users
@@ -59,8 +52,8 @@ def understood_lines(facts: Mapping[str, Any]) -> list[str]:
     )
     lines += [f"  read: {sources}"] if sources else []
     lines += [f"  ignored: {', '.join(of['ignored'])}"] if of["ignored"] else []
-    out = [f"{n:,} {_LEFT_OUT.get(name, name)}" for name, n in of["left_out"].items()]
-    lines.append(f"  rows: {facts['jobs']:,} jobs" + (f"; left out: {', '.join(out)}" if out else ""))
+    out = [f"{name.replace('_', ' ')} {n:,}" for name, n in of["left_out"].items()]
+    lines.append("; ".join([f"  rows: {facts['jobs']:,} jobs", *out]))
     if facts["first_submission"] is not None:
         zone = facts["time_zone"] if of["zone_known"] else "none in the log, read as UTC"
         lines.append(f"  time zone: {zone}")

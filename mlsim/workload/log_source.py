@@ -52,7 +52,8 @@ class Cleaner:
         cores_per_node: int = 1,
     ) -> None:
         self.header: Header = {}  # of the log, for names of partitions and queues
-        self._walltime, self._cores_per_node = dict(config.walltime), cores_per_node
+        self._cores_per_node = cores_per_node
+        self._walltime = dict(config.estimates) if isinstance(config.estimates, tuple) else {}
         self.notes: Counter[str] = Counter()
         self._rules: dict[str, CleaningRule] = {rule: getattr(config.cleaning, rule) for rule in _RULES}
         self._machine_processors, self._resources = machine_processors, resources  # None: any of the log

@@ -22,19 +22,9 @@ _ASKED_HOSTS: Final = 22  # Field of the number of hosts in the next ones
 _STATUS, _NAME, _PROJECT, _ARRAY_INDEX, _PAIRS = 0, 2, 24, 29, 53
 _DONE = "64"
 _SOURCES = """
-job_id jobId, idx
-submit_time submitTime
-run_time event time - startTime
-walltime runLimit
-processors numProcessors
-status jStatus
-user userName
-group projectName
-executable jobName
-queue queue
-recorded_start startTime
-recorded_nodes execHosts
-withdraw_time event time
+job_id jobId, idx; submit_time submitTime; run_time event time - startTime; walltime runLimit;
+processors numProcessors; status jStatus; user userName; group projectName; executable jobName;
+recorded_start startTime; recorded_nodes execHosts; withdraw_time event time
 """
 
 

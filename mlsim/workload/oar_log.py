@@ -23,19 +23,10 @@ _OF_OAR = (
     rb'"(Job_Id|job_user|jobType|job_type|assigned_resources|launchingDirectory|launching_directory)"\s*:'
 )
 _SOURCES = """
-job_id Job_Id, id, job_id
-submit_time submissionTime
-run_time stopTime - startTime
-walltime walltime, wanted_resources
-processors assigned_resources
-node_count assigned_network_address
-status state, exit_code
-user owner, job_user
-group project
-executable name
-queue queue
-recorded_start startTime
-recorded_nodes assigned_network_address
+job_id Job_Id, id, job_id; submit_time submissionTime; run_time stopTime - startTime;
+walltime walltime, wanted_resources; processors assigned_resources;
+node_count assigned_network_address; status state, exit_code; user owner, job_user; group project;
+executable name; recorded_start startTime; recorded_nodes assigned_network_address
 """
 
 

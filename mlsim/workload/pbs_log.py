@@ -29,20 +29,12 @@ _HOST = re.compile(r"(?:^|\+)([^/+]+)")
 _KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")
 
 _SOURCES = """
-job_id third field
-submit_time ctime, qtime, etime
-run_time end - start
-walltime Resource_List.walltime
-processors Resource_List.ncpus, Resource_List.nodes, exec_host, Resource_List.nodect
-node_count Resource_List.nodect
-request_memory Resource_List.mem
-request_gpu Resource_List.ngpus, Resource_List.nodes
-status Exit_status
-group group, project
-executable jobname
-recorded_start start
-recorded_nodes exec_host
-withdraw_time end
+job_id third field; submit_time ctime, qtime, etime; run_time end - start;
+walltime Resource_List.walltime;
+processors Resource_List.ncpus, Resource_List.nodes, exec_host, Resource_List.nodect;
+node_count Resource_List.nodect; request_memory Resource_List.mem;
+request_gpu Resource_List.ngpus, Resource_List.nodes; status Exit_status; group group, project;
+executable jobname; recorded_start start; recorded_nodes exec_host; withdraw_time end
 """
 
 

@@ -74,11 +74,6 @@ def _plain_dates(cells: pl.Series) -> pl.Series:
     return dates.dt.epoch("s").cast(pl.Float64)
 
 
-def _plain_seconds(cells: pl.Series) -> pl.Series:
-    """Read whole seconds."""
-    return cells.set(~cells.str.contains(r"^\d{1,15}$"), None).cast(pl.Float64)
-
-
 def span(cell: str) -> float | None:
     """Read a time such as 1-02:30:00, or seconds."""
     if not _said(cell):
@@ -148,7 +143,7 @@ def _of_tres(name: str) -> Cell:
     return lambda cell: processors(text) if (text := tres(cell).get(name, "")) else None
 
 
-FAST: Final[dict[Cell, Callable[[pl.Series], pl.Series]]] = {moment: _plain_dates, span: _plain_seconds}
+FAST: Final[dict[Cell, Callable[[pl.Series], pl.Series]]] = {moment: _plain_dates}
 IDS: Final = ("JobIDRaw", "JobID")
 TRES: Final = ("ReqTRES", "AllocTRES")
 COLUMNS: Final[dict[str, dict[str, Cell]]] = {

@@ -1,7 +1,7 @@
 """Reader of the output of Slurm's accounting: ``sacct --parsable2`` or ``sacct --json``.
 
 :mod:`mlsim.workload.sacct_cells` lists sacct's columns for each column of the log: in each row the first of
-them that says something counts. Steps (``17.batch``), the rest of an array that never ran (``17_[3-9]``) and
+them with a value counts. Steps (``17.batch``), the rest of an array that never ran (``17_[3-9]``) and
 jobs that have not ended are left out and counted; the parts of a heterogeneous job (``17+0``, ``17+1``) are
 one job with all their requests. sacct prints times on the clocks of the cluster, without their zone; the log
 counts them as if they were UTC, so that an hour that clocks are set back by is there twice. Times of

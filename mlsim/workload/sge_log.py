@@ -31,17 +31,9 @@ _LIMIT = re.compile(r"\bh_rt=(\d+(?::\d\d){0,2})(?![\d.])")
 """In the request of a job; if it has colons, these divide the field."""
 
 _SOURCES = """
-job_id job_number, task_number
-submit_time submission_time
-run_time end_time - start_time
-walltime h_rt of category
-processors slots
-status failed, exit_status
-user owner
-executable job_name
-queue qname
-recorded_start start_time
-recorded_nodes hostname
+job_id job_number, task_number; submit_time submission_time; run_time end_time - start_time;
+walltime h_rt of category; processors slots; status failed, exit_status; user owner;
+executable job_name; queue qname; recorded_start start_time; recorded_nodes hostname;
 withdraw_time end_time
 """
 

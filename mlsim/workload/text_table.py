@@ -12,7 +12,6 @@ from typing import Any
 
 import polars as pl
 
-from mlsim._runtime.arrays import Mask
 from mlsim.errors import InputError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.%/-]*")
@@ -28,9 +27,8 @@ class TextTable:
     broken: list[tuple[int, str]] = field(default_factory=list)  # line and fault of rows that are left out
     counts: Counter[str] = field(default_factory=Counter)
 
-    def where(self, rows: pl.Series | pl.Expr) -> "TextTable":
+    def where(self, mask: pl.Series) -> "TextTable":
         """Return the rows of a mask."""
-        mask = self.cells.select(rows).to_series() if isinstance(rows, pl.Expr) else rows
         return TextTable(self.cells.filter(mask), self.lines.filter(mask), self.broken, self.counts)
 
 
@@ -170,7 +168,7 @@ class _Mender:
 
 
 Cell = Callable[[str], Any]
-"""Reads a cell that is not empty; None where it says nothing, a ValueError with what is expected."""
+"""Reads a cell that is not empty: a value, None if it is unknown, a ValueError with the expected form."""
 
 
 class Columns:
@@ -186,7 +184,7 @@ class Columns:
         self.faults: dict[int, str] = {}
 
     def add(self, column: str, sources: Mapping[str, Cell], kind: type[pl.DataType]) -> None:
-        """Read a column: in each row the first of its sources that says something."""
+        """Read a column: in each row the first of its sources with a value."""
         there = {name: read for name, read in sources.items() if name in self.cells.columns}
         if not there:
             return
@@ -214,10 +212,3 @@ class Columns:
         if known:
             found = cells.replace_strict(list(known), list(known.values()), default=None, return_dtype=kind)
         return pl.select(pl.coalesce(plain, found)).to_series() if read in self._fast else found
-
-    def known(self, column: str) -> Mask:
-        """Return which rows have a value of a column."""
-        if column not in self.read:
-            return pl.Series([False] * self.cells.height, dtype=pl.Boolean).to_numpy()
-        mask: Mask = self.read[column].is_not_null().to_numpy()
-        return mask

@@ -210,16 +210,16 @@ def flux(by_line: bool = False) -> str:
 
 
 FILES: dict[str, tuple[WorkloadFormat, Callable[[], str]]] = {
-    "lsf": (WorkloadFormat.LSF, lsf),
+    "lsf": (WorkloadFormat("lsf"), lsf),
     "pbs": (WorkloadFormat.PBS, pbs),
     "sge": (WorkloadFormat.SGE, sge),
-    "cobalt": (WorkloadFormat.COBALT, cobalt),
-    "oar": (WorkloadFormat.OAR, oar),
-    "oar-api": (WorkloadFormat.OAR, lambda: oar(api=True)),
-    "htcondor": (WorkloadFormat.HTCONDOR, htcondor),
-    "htcondor-json": (WorkloadFormat.HTCONDOR, lambda: htcondor(as_json=True)),
-    "flux": (WorkloadFormat.FLUX, flux),
-    "flux-lines": (WorkloadFormat.FLUX, lambda: flux(by_line=True)),
+    "cobalt": (WorkloadFormat("cobalt"), cobalt),
+    "oar": (WorkloadFormat("oar"), oar),
+    "oar-api": (WorkloadFormat("oar"), lambda: oar(api=True)),
+    "htcondor": (WorkloadFormat("htcondor"), htcondor),
+    "htcondor-json": (WorkloadFormat("htcondor"), lambda: htcondor(as_json=True)),
+    "flux": (WorkloadFormat("flux"), flux),
+    "flux-lines": (WorkloadFormat("flux"), lambda: flux(by_line=True)),
 }
 
 
@@ -238,23 +238,23 @@ def test_it_is_recognized_and_read_as_its_rows(tmp_path, name):
     assert jobs.requested_time.tolist() == [row[4] or -1 for row in rows]
     assert jobs.status.tolist() == [5 if row[1] is None else int(row[5]) for row in rows]
     processors = [row[3] for row in rows]
-    if known is WorkloadFormat.OAR:
+    if known is WorkloadFormat("oar"):
         processors[-1] = -1  # what it had got is all that it says
     assert jobs.requested_processors.tolist() == processors
     assert [reader.header["user_names"][int(code) - 1] for code in jobs.user.tolist()] == [
         row[6] for row in rows
     ]
-    if known is not WorkloadFormat.HTCONDOR:
+    if known is not WorkloadFormat("htcondor"):
         assert [reader.header["queue_names"][int(code) - 1] for code in jobs.queue.tolist()] == [
             row[7] for row in rows
         ]
     assert reader.header["UnixStartTime"] == str(BEGIN)
-    if known not in (WorkloadFormat.SGE, WorkloadFormat.LSF):
+    if known not in (WorkloadFormat.SGE, WorkloadFormat("lsf")):
         assert reader.counts == {"unfinished_jobs": 1}
     nodes = None if jobs.own is None else jobs.own.of["recorded_nodes"].tolist()
     if known is WorkloadFormat.SGE:
         assert nodes == [None, None, "n3", None]
-    elif known is WorkloadFormat.HTCONDOR:
+    elif known is WorkloadFormat("htcondor"):
         assert nodes == ["n1", "n1", "n3", None]
     else:
         assert nodes == ["n1", "n1,n2", "n3", None]

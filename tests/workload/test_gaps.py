@@ -32,8 +32,7 @@ def opened(path: Path, **options: object) -> tuple[JobBlock, Workload]:
 @pytest.mark.parametrize(
     ("rule", "walltimes", "counts"),
     [
-        ("run-time", [100, 7200, 300], {"estimate_from_run_time": 2}),
-        ("run_time", [100, 7200, 300], {"estimate_from_run_time": 2}),
+        ("request", [100, 7200, 300], {"estimate_from_run_time": 2}),
         ("1 h", [3600, 7200, 300], {"walltime_from_scenario": 2}),  # a job that ran longer has its run time
         ({"debug": "30 min"}, [1800, 7200, 300], {"estimate_from_run_time": 1, "walltime_from_scenario": 1}),
         ({"debug": "30 min", "*": "1 d"}, [1800, 86_400, 300], {"walltime_from_scenario": 2}),
@@ -45,7 +44,7 @@ def opened(path: Path, **options: object) -> tuple[JobBlock, Workload]:
     ],
 )
 def test_a_missing_walltime_is_what_the_scenario_says(tmp_path, rule, walltimes, counts):
-    jobs, workload = opened(log(tmp_path, "log.csv", CSV), walltime=rule)
+    jobs, workload = opened(log(tmp_path, "log.csv", CSV), estimates=rule)
     assert jobs.walltime.tolist() == walltimes
     assert {name: workload.notes.get(name) for name in counts} == counts
     assert [int(met >> MARKS.index("walltime_from_scenario") & 1) for met in jobs.met.tolist()].count(
@@ -55,18 +54,20 @@ def test_a_missing_walltime_is_what_the_scenario_says(tmp_path, rule, walltimes,
 
 def test_numbers_of_queues_are_names_too(tmp_path):
     swf = "1 0 -1 60 2 -1 -1 2 -1 -1 1 1 1 1 3 -1 -1 -1\n2 0 -1 60 2 -1 -1 2 -1 -1 1 1 1 1 4 -1 -1 -1\n"
-    jobs, _ = opened(log(tmp_path, "log.swf", swf), walltime={"3": "2 h"})
+    jobs, _ = opened(log(tmp_path, "log.swf", swf), estimates={"3": "2 h"})
     assert jobs.walltime.tolist() == [7200, 60]
 
 
 def test_scenarios_with_the_rule_are_written_and_read_back():
-    for rule in ("run-time", "1 d", {"debug": "30 min", "*": "run-time"}):
-        scenario = from_mapping({"platform": MACHINE, "workload": {"path": "x.swf", "walltime": rule}})
+    for rule in ("request", "actual", "1 d", {"debug": "30 min", "*": "run-time"}):
+        scenario = from_mapping({"platform": MACHINE, "workload": {"path": "x.swf", "estimates": rule}})
         from mlsim.scenario import loads
 
         assert loads(dump(scenario)) == scenario
-    with pytest.raises(InputError, match=r"workload\.walltime.*allowed: run-time, a time such as 24 h"):
-        from_mapping({"platform": MACHINE, "workload": {"path": "x.swf", "walltime": "soon"}})
+    with pytest.raises(
+        InputError, match=r"workload\.estimates.*allowed: request, actual, a time such as 24 h"
+    ):
+        from_mapping({"platform": MACHINE, "workload": {"path": "x.swf", "estimates": "soon"}})
 
 
 @pytest.mark.parametrize(
