@@ -7,6 +7,7 @@ schedulers differ in details (:class:`Reading`); a schedule that one of them exp
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import kernel
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.scenario import Policy
 from mlsim.verify.plain_schedules import SLACK, WARNING, Findings, PlainSchedule, seconds, snapped
 from mlsim.verify.promises import policy_keys
@@ -75,18 +76,35 @@ class Reading:
 
 
 @kernel
+def _blocked_at(times: Floats, free: Ints, n: int, k: int, length: float, units: int) -> int:
+    """Return the first step with too few units for a stay from step ``k`` on; -1 if there is none."""
+    here, end = k, times[k] + length - 1e-6
+    while here < n and (here == k or times[here] < end):
+        if free[here] < units:
+            return here
+        here += 1
+    return -1
+
+
+@kernel
 def _first_place(times: Floats, free: Ints, n: int, length: float, units: int) -> float:
     """Return the first time from which so many units are free for so long."""
     k = 0
     while k < n:
-        end = times[k] + length - 1e-6
-        here = k
-        while here < n and (here == k or times[here] < end) and free[here] >= units:
-            here += 1
-        if here == n or (here > k and times[here] >= end):
+        blocked = _blocked_at(times, free, n, k, length, units)
+        if blocked < 0:
             break
-        k = here + 1
+        k = blocked + 1
     return times[k] if k < n else np.inf
+
+
+@kernel
+def _that_fit(times: Floats, free: Ints, n: int, length: Floats, units: Ints) -> Mask:
+    """Return which of some jobs fit from now on."""
+    fits = np.zeros(len(length), np.bool_)
+    for job in range(len(length)):
+        fits[job] = _blocked_at(times, free, n, 0, length[job], units[job]) < 0
+    return fits
 
 
 @kernel
@@ -166,9 +184,9 @@ class Profile:
         if begin < np.inf:
             self.n = _add(self.times, self.free, self.n, begin, length, units)
 
-    def fits(self, length: float, units: int) -> bool:
-        """Whether so many units are free from now on for so long."""
-        return self.first(length, units) == float(self.times[0])
+    def that_fit(self, length: Floats, units: Ints) -> Mask:
+        """Return which of some jobs fit from now on."""
+        return _that_fit(self.times, self.free, self.n, length, units)
 
 
 class RuleWalk:
@@ -187,9 +205,10 @@ class RuleWalk:
         expected = self.start + self.estimate
         self.expected = np.where(np.abs(expected - self.end) <= SLACK, self.end, expected)
         self.free, self.now = schedule.capacity, -np.inf
-        self.waiting: list[int] = []
+        self.waiting = array("q")  # in the order of the queue
         self.running: list[tuple[float, int]] = []  # expected end, job
         self.reserved = np.full(len(queued), np.inf)
+        self.holders: list[int] = []  # waiting jobs with a reservation, if not all have one
         self.late: set[int] = set()  # jobs that have been found not to start when they had to
         self.warned: set[int] = set()  # or when they could
         self.early = False  # whether units are free earlier than was expected
@@ -239,7 +258,7 @@ class RuleWalk:
     def _end(self, job: int) -> None:
         if np.isnan(self.start[job]):  # it leaves the queue
             place = bisect_left(self.waiting, job)
-            if self.waiting[place : place + 1] == [job]:
+            if place < len(self.waiting) and self.waiting[place] == job:
                 del self.waiting[place]
             self.early = True
             return
@@ -301,27 +320,45 @@ class RuleWalk:
         units = [int(self.units[self.running[k][1]]) for k in order]
         return Profile(self.now, self.free, [ends[k] for k in order], units, len(self.waiting) + 8)
 
+    def _fits_beside(self, job: int) -> bool:
+        """Whether a job can start now beside the reservations of others."""
+        profile, units, length = self.profile, int(self.units[job]), self._length(job)
+        if profile is None or not self._has_room(job):
+            return profile is None
+        profile.add(float(self.reserved[job]), length, -units)
+        fits = profile.first(length, units) == self.now
+        profile.add(float(self.reserved[job]), length, units)
+        return fits
+
+    def _occupy(self, job: int) -> None:
+        """Start a job: its stay replaces its reservation."""
+        if self.profile is not None:
+            self.profile.add(float(self.reserved[job]), self._length(job), -int(self.units[job]))
+            self.profile.add(self.now, self._length(job), int(self.units[job]))
+        self._begin(job)
+
     def _start_beside_new_reservations(self) -> None:
         """Start jobs that leave room for the reservations of the first that do not start."""
         self.profile = profile = self._running_profile()
-        reserved = 0
-        self.reserved[self.waiting] = np.inf
-        for job in list(self.waiting):
-            units, length = int(self.units[job]), self._length(job)
-            if job in self.starts and self._has_room(job) and profile.fits(length, units):
-                self._begin(job)
-                profile.add(self.now, length, units)
-            elif reserved < self.most:
-                self.reserved[job] = profile.first(length, units)
-                profile.add(float(self.reserved[job]), length, units)
-                reserved += 1
+        self.reserved[self.holders] = np.inf
+        self.holders = []
+        for job in list(self.waiting) if self.starts else self.waiting[: self.most]:
+            if job in self.starts and self._fits_beside(job):
+                self._occupy(job)
+            elif len(self.holders) < self.most:
+                self.reserved[job] = place = profile.first(self._length(job), int(self.units[job]))
+                profile.add(place, self._length(job), int(self.units[job]))
+                self.holders.append(job)
             elif not self.starts:
                 break
 
     def _start_beside_kept_reservations(self) -> None:
         """Start jobs that leave room for the reservations that others have."""
+        if self.most < ALL:
+            first = self.waiting[: self.most].tolist()
+            self.reserved[[job for job in self.holders if job not in first]] = np.inf
+            self.holders = first
         planned = np.array(self.waiting[: self.most], np.int64)
-        self.reserved[self.waiting[self.most :]] = np.inf
         rounds = _ROUNDS[self.reading.reservations] if self.early else 0
         reserved = self.reserved[planned]
         columns = (self.estimate[planned], self.units[planned])
@@ -333,14 +370,8 @@ class RuleWalk:
         profile.n, self.reserved[planned], self.early = n, reserved, False
         self.profile = profile
         for job in [job for job in self.waiting if job in self.starts] if self.starts else []:
-            units, length = int(self.units[job]), self._length(job)
-            promised = float(self.reserved[job])
-            profile.add(promised, length, -units)
-            if self._has_room(job) and profile.fits(length, units) and not self._is_too_early(job):
-                self._begin(job)
-                profile.add(self.now, length, units)
-            else:
-                profile.add(promised, length, units)
+            if self._fits_beside(job) and not self._is_too_early(job):
+                self._occupy(job)
 
     def _is_too_early(self, job: int) -> bool:
         """Whether reservations of conservative backfilling never move, and that of the job is later."""
@@ -362,11 +393,7 @@ class RuleWalk:
                 words = "{} starts at {} ahead of job {}, which waits since {} and starts {} (fcfs: in order)"
                 parts = (self.names[ahead[0]], self.arrival[ahead[0]], self._starts_at(ahead[0]))
                 self.found.add("order", (self.names[job], self.names[ahead[0]]), self.now, words, *parts)
-            if self.profile is not None:
-                if self.keeps:
-                    self.profile.add(float(self.reserved[job]), self._length(job), -int(self.units[job]))
-                self.profile.add(self.now, self._length(job), int(self.units[job]))
-            self._begin(job)
+            self._occupy(job)
         for job in self.moments:
             self._end(job)
 
@@ -375,32 +402,35 @@ class RuleWalk:
 
     def _blame_delay(self, job: int) -> None:
         """Blame a job for the first reservation that does not hold beside it."""
-        profile = self.profile or self._running_profile()
-        own, units, rule = float(self.reserved[job]), int(self.units[job]), self.rule
-        profile.add(own, self._length(job), -units)
-        profile.add(self.now, self._length(job), units)
-        others = [other for other in self.waiting if other != job and self.reserved[other] < np.inf]
-        for other in others:
-            promised, length, wide = float(self.reserved[other]), self._length(other), int(self.units[other])
-            profile.add(promised, length, -wide)
-            place = profile.first(length, wide)
-            profile.add(promised, length, wide)
+        profile, rule = self.profile or self._running_profile(), self.rule
+        kind = "promise" if rule.name == "conservative" else "reservation"
+        own, units, length = float(self.reserved[job]), int(self.units[job]), self._length(job)
+        if self._is_too_early(job):
+            words = "{} starts at {}, and its reservation is at {} ({})"
+            self.found.add("order", [self.names[job]], self.now, words, own, rule.name)
+            return
+        if not self.found.wants(kind) and not rule.delay:
+            self.found.add(kind, [self.names[job]], self.now, "")
+            return
+        profile.add(own, length, -units)
+        profile.add(self.now, length, units)
+        for other in self.waiting if self.most == ALL else self.holders:
+            promised, wide = float(self.reserved[other]), int(self.units[other])
+            if other == job or other in self.starts or promised == np.inf:
+                continue
+            profile.add(promised, self._length(other), -wide)
+            place = profile.first(self._length(other), wide)
+            profile.add(promised, self._length(other), wide)
             if place > promised + max(rule.delay, SLACK):
                 words = (
                     "{} starts at {} on {} units, expected until {}, and delays job {}, which needs {} units "
                     "and has a reservation at {}: it would start at {} ({})"
                 )
-                parts = (units, self.now + self._length(job), self.names[other], wide, promised, place)
-                kind = "promise" if rule.name == "conservative" else "reservation"
-                names = (self.names[job], self.names[other])
-                self.found.add(kind, names, self.now, words, *parts, rule.name)
+                parts = (units, self.now + length, self.names[other], wide, promised, place, rule.name)
+                self.found.add(kind, (self.names[job], self.names[other]), self.now, words, *parts)
                 break
-        else:
-            if own > self.now + rule.delay:
-                words = "{} starts at {}, and its reservation is at {} ({})"
-                self.found.add("order", [self.names[job]], self.now, words, own, rule.name)
-        profile.add(self.now, self._length(job), -units)
-        profile.add(own, self._length(job), units)
+        profile.add(self.now, length, -units)
+        profile.add(own, length, units)
 
     def _blame_waits(self) -> None:
         """Blame jobs that could start now and do not."""
@@ -409,31 +439,31 @@ class RuleWalk:
         head, name = self.waiting[0], self.rule.name
         if name in ("fcfs", "easy") and self._has_room(head) and self._waits_on(head):
             self._add_late(head, "late")
-        waiting = np.array(self.waiting, np.int64)
-        small = waiting[self.units[waiting] <= self.free].tolist() if name != "fcfs" else []
-        rest = [job for job in small if self._waits_on(job)]
-        if rest and self.profile is None and name != "none":
+        if name == "fcfs":
+            return
+        waiting = np.frombuffer(self.waiting, np.int64)
+        rest = waiting[self.units[waiting] <= self.free]
+        del waiting  # a view, while which lives the queue cannot change
+        if len(rest) and self.profile is None and name != "none":
             self._start_beside_new_reservations()
-        for job in rest:
-            if self.profile is None:
-                self._add_late(job, WARNING)
+        if len(rest) and self.profile is not None:
+            fits = self.profile.that_fit(self.estimate[rest], self.units[rest])
+            rest = rest[fits | np.isfinite(self.reserved[rest])]
+        # Where reservations follow each early end, a job that could start has one that is due.
+        moves = name == "conservative" and self.reading.reservations in ("settled", "anew")
+        for job in rest.tolist():
+            if not self._waits_on(job):
                 continue
-            units, length, promised = int(self.units[job]), self._length(job), float(self.reserved[job])
-            if name == "conservative" and promised <= self.now + SLACK:
+            if name == "conservative" and self.reserved[job] <= self.now + SLACK:
                 self._add_late(job, "promise")
-                continue
-            self.profile.add(promised, length, -units)
-            if self.profile.fits(length, units):
+            elif not moves and job not in self.warned and self._fits_beside(job):
                 self._add_late(job, WARNING)
-            self.profile.add(promised, length, units)
 
     def _waits_on(self, job: int) -> bool:
         late = np.isnan(self.start[job]) or self.start[job] - self.now > self.rule.delay
         return bool(late) and job not in self.late
 
     def _add_late(self, job: int, kind: str) -> None:
-        if kind == WARNING and job in self.warned:
-            return
         (self.warned if kind == WARNING else self.late).add(job)
         words = {
             "late": "is the first of the queue",
