@@ -1,7 +1,9 @@
 """Comparisons of runs as tables in the terminal."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -9,6 +11,11 @@ from rich.text import Text
 from mlsim.analysis.formatting import clock, count, number, share
 from mlsim.analysis.run_comparison import COMPARED, TOLERANCE, Write, is_wall_clock
 from mlsim.analysis.table_layout import NumberTable, legend, spaced
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from mlsim.analysis.recorded_waits import RecordedWaits
 
 _METRICS = {metric.key: metric for metric in COMPARED}
 _VERDICTS = {
@@ -138,6 +145,57 @@ def _scenario_word(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return "-" if value is None else str(value)
+
+
+_WAITS = (("mean", clock), ("median", clock), ("p90", clock), ("no_wait", share), ("within_minute", share))
+_SIDES = ("recorded", "simulated")
+_ROWS = {"no_wait": "did not wait", "within_minute": "waited 1 min at most"}
+
+
+def recorded_tables(waits: RecordedWaits, by: str | None = None) -> RenderableType:
+    """Lay out recorded beside simulated waits: of all jobs, of groups, and of the jobs that differ most."""
+    counts, overall, table = (
+        waits.counts,
+        waits.overall,
+        NumberTable(("wait", *_SIDES, "difference"), ruled=True),
+    )
+    for key, write in _WAITS:
+        recorded, simulated = (overall[side][key] for side in _SIDES)
+        table.add(
+            _ROWS.get(key, key), write(recorded), write(simulated), _signed(simulated - recorded, write)
+        )
+    words = f"{counts['compared']:,} of {count(counts['jobs'], 'job')} compared."
+    left = {
+        "without_recorded_start": "without a recorded start",
+        "never_started": "never started in the simulation",
+        "before_submission": "recorded to start before the submission: counted as no wait",
+    }
+    words += "".join(f" {counts[key]:,} {text}." for key, text in left.items() if counts[key])
+    distance = (
+        f"Kolmogorov-Smirnov distance {number(overall['distance'])} (0: equal distributions), rank "
+        f"correlation {number(overall['rank_correlation'])} (1: the same order); waits of a job differ by "
+        f"{clock(overall['mean_absolute_difference'])} on average."
+    )
+    groups = [waits.by(group) for group in ([by] if by else ["partition", "size"])]
+    shown = [_group_waits(group) for group in groups if by or len(group) > 1]
+    titles = ("job", *_SIDES, "why")
+    most = NumberTable(titles, left=("why",), heading="Jobs that differ most", ruled=True)
+    for row in waits.most_different.iter_rows(named=True):
+        most.add(str(row["job_id"]), *(clock(row[f"{side}_wait"]) for side in _SIDES), row["why"])
+    return spaced([Text(words), table, Text(distance), *shown, most])
+
+
+def _group_waits(table: pl.DataFrame) -> NumberTable:
+    """Lay out the waits of groups of jobs, recorded and simulated."""
+    measures = [f"{side}.{key}" for key in ("mean", "median", "p90") for side in _SIDES]
+    titles = [name.replace("recorded.", "log ").replace("simulated.", "here ") for name in measures]
+    found = NumberTable((table.columns[0], "jobs", *titles, "distance", "ranks"), ruled=True)
+    for row in table.iter_rows(named=True):
+        last = (number(row["distance"]), number(row["rank_correlation"]))
+        found.add(
+            str(row[table.columns[0]]), f"{row['jobs']:,}", *(clock(row[key]) for key in measures), *last
+        )
+    return found
 
 
 def gains_table(scenario: str, gains: dict[str, Any]) -> RenderableType:

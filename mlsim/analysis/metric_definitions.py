@@ -132,6 +132,15 @@ workload.log | how many jobs of the whole log met each cleaning rule or fallback
 workload.simulated | the same over the jobs simulated | jobs
 workload.largest_request | the most processors a job could request | processors
 workload.replaced | only with `applications`: columns of the workload that replaced keys of applications
+workload.recorded.starts | only with `batch.dispatcher: recorded`, as all of `workload.recorded`: jobs with a
+    recorded start | jobs
+workload.recorded.late, workload.recorded.late_mean, workload.recorded.late_max | jobs that started after
+    their recorded start; mean and maximum of their delays | jobs, s, s
+workload.recorded.first_late | the first five: `job_id`, `recorded` start, `start` | s
+workload.recorded.over_allocated | `seconds` in which jobs of the log hold more cores than the machine has,
+    by recorded starts and run times; at most how many more (`cores`); `first` time
+workload.recorded.elsewhere, workload.recorded.unknown_nodes | only if the log names nodes: jobs that started
+    on others; jobs with names that the platform lacks | jobs
 workload.calibrate, workload.calibrate_to | only if jobs executed loops: `costs.calibrate`, and with
     `recorded` the loop that run times of the log are assumed to have been measured with
 workload.start, workload.time_zone | only if the log has dates: date of time 0, on the log's clocks; zone of

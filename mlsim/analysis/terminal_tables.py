@@ -45,6 +45,8 @@ def summary_table(summary: Summary) -> RenderableType:
         blocks.append(
             _facts({"workflows": f"{flows['count']:,}, {flows['unfinished']:,} unfinished; {means}"})
         )
+    if "recorded" in summary.get("workload", {}):
+        blocks.append(_facts(_recorded_facts(summary["workload"]["recorded"])))
     if "cp" in summary:
         blocks.append(_facts(_plan_facts(summary["cp"])))
     return spaced(blocks)
@@ -72,6 +74,22 @@ def _system_facts(summary: Summary) -> dict[str, str]:
         "throughput": f"{number(summary['throughput'])} jobs/h",
         "queue length": f"mean {number(queue['mean'])}, max {number(queue['max'])}",
     }
+
+
+def _recorded_facts(recorded: Summary) -> dict[str, str]:
+    over, first = recorded["over_allocated"], recorded["first_late"]
+    facts = {"recorded starts": f"{recorded['starts']:,}, {recorded['late']:,} of them late"}
+    if first:
+        jobs = ", ".join(f"{job['job_id']} (at {clock(job['recorded'])})" for job in first)
+        late = f"{clock(recorded['late_mean'])} on average, {clock(recorded['late_max'])} at most"
+        facts |= {"  late": f"{late}; first jobs {jobs}"}
+    if over["cores"]:
+        seconds, since = clock(over["seconds"]), clock(over["first"])
+        facts["  over-allocated"] = f"{seconds}, by up to {over['cores']:,} cores, from {since} on"
+    if "elsewhere" in recorded:
+        unknown = f"{recorded['unknown_nodes']:,} have nodes that the platform lacks"
+        facts["  on other nodes"] = f"{count(recorded['elsewhere'], 'job')}; {unknown}"
+    return facts
 
 
 def _plan_facts(cp: Summary) -> dict[str, str]:

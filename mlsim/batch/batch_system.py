@@ -190,6 +190,11 @@ class BatchSystem:
 
     # Results
 
+    @property
+    def dependants(self) -> Dependants | None:
+        """The jobs that wait for others; None where the scenario has none."""
+        return self.handler(Dependants)
+
     def jobs(self) -> Jobs:
         """Return the rows of all jobs, in order of arrival."""
         jobs = self._recorder.jobs()

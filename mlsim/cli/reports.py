@@ -19,11 +19,18 @@ from mlsim.cli.command_output import new_files, print_json, show, working
 from mlsim.errors import InputError
 from mlsim.experiment import comparison, manifest, result_directories, stored_runs
 
+Grouping = Literal[
+    "class", "size", "user", "group", "executable", "queue", "partition", "qos", "application", "technique",
+    "week",
+]  # fmt: skip
+
 
 class _CompareOptions(cli.Options):
     runs: list[Path] = cli.argument(
-        "Directories of runs (`mlsim run --out`); the first is what others are compared with.", "RUN RUN..."
+        "Directories of runs (`mlsim run --out`); the first is what others are compared with.", "RUN..."
     )
+    recorded: bool = cli.flag("Compare one RUN with the recorded starts of its log.", "--recorded")
+    by: Grouping | None = cli.option("With --recorded: the groups of jobs to show.")
     labels: cli.Labels = None
     pictures: Path | None = cli.option("Draw pictures (PNG and PDF) into DIR, which must not exist.", "DIR")
     out: Path | None = cli.output(
@@ -39,9 +46,12 @@ class _CompareOptions(cli.Options):
 
 
 def compare(options: _CompareOptions) -> None:
-    """Compare RUNs with the first: metrics with differences and which is better, jobs in pairs, pictures."""
+    """Compare RUNs with the first, or one RUN with its log: metrics, differences, jobs, pictures."""
     from mlsim.analysis import comparison_tables, run_comparison
 
+    if options.recorded or options.by:
+        _compare_with_log(options)
+        return
     if options.all_ and options.metric:
         raise InputError("--all and --metric: both choose metrics; leave one of them out")
 
@@ -82,14 +92,37 @@ def compare(options: _CompareOptions) -> None:
         print(f"Written: {target}  ({', '.join(sorted(path.name for path in target.iterdir()))})")
 
 
+def _compare_with_log(options: _CompareOptions) -> None:
+    """Compare the waits of a run with those that its log has."""
+    from mlsim.analysis.comparison_tables import recorded_tables
+    from mlsim.analysis.recorded_waits import RecordedWaits
+    from mlsim.analysis.run_summary import json_safe
+
+    if not options.recorded or options.all_ or options.metric or options.labels:
+        raise InputError("--by needs --recorded, which goes without --all, --metric and --labels")
+    found = stored_runs.find_runs(options.runs)
+    if len(found) != 1:
+        raise InputError(f"--recorded compares one run with its log; given: {len(found)}")
+    targets = {options.pictures: False, options.out: True}
+    written = [target for target in targets if target is not None]
+    for target in written:
+        result_directories.check_target(target)
+    with working("comparing"):
+        run = stored_runs.read_run(found[0])
+        waits = RecordedWaits(run.records)
+        for target in written:
+            comparison.write_recorded(target, run, tables=targets[target])
+    if options.json_:
+        groups = {f"by_{options.by}": waits.by(options.by).to_dicts()} if options.by else {}
+        print_json(json_safe({"run": run.label, **waits.to_dict(), **groups}))
+        return
+    show(recorded_tables(waits, options.by))
+    for target in written:
+        print(f"Written: {target}  ({', '.join(sorted(path.name for path in target.iterdir()))})")
+
+
 def _names(labels: str | None) -> list[str] | None:
     return None if labels is None else [name.strip() for name in labels.split(",")]
-
-
-Grouping = Literal[
-    "class", "size", "user", "group", "executable", "queue", "partition", "qos", "application", "technique",
-    "week",
-]  # fmt: skip
 
 
 class _MetricsOptions(cli.Options):
@@ -192,6 +225,9 @@ PlotKind = Literal[
     "imbalance-profile",
     "weekly",
     "energy",
+    "recorded-ecdf",
+    "recorded-waits",
+    "recorded-utilization",
 ]
 
 

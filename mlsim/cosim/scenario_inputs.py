@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,23 +14,30 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats, NDArray
 from mlsim._runtime.memory import give_back
-from mlsim.batch.room.unit_requests import Misfits, PowerCap, Requests
+from mlsim.batch.room.unit_requests import Misfits, PowerCap, Requests, without_start
 from mlsim.cosim.assignment import Assignment, columns_to_read
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of, power_of
+from mlsim.platform.node_lists import RecordedNodes
 from mlsim.record import Calendar
 from mlsim.record.table_blocks import LARGE_ROWS
 from mlsim.record.table_files import JOB_COLUMNS
 from mlsim.scenario import ApplicationConfig, BatchConfig, Scenario, WorkloadConfig
 from mlsim.scenario.scenario_paths import PLUGIN_KEYS, located_code, located_technique, resolve_path
 from mlsim.scenario.simulation_demand import check_failures, check_loop
-from mlsim.scenario.words import CleaningRule, Contiguity, Mapping, RequestRule, TraceLevel
+from mlsim.scenario.words import CleaningRule, Contiguity, Dispatcher, Mapping, RequestRule, TraceLevel
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
 from mlsim.workload.derived_logs import resampled
 from mlsim.workload.generated_jobs import Made, planned
 from mlsim.workload.log_fields import local_times, start_and_zone
 from mlsim.workload.measured_power import JobSteps, read_steps
-from mlsim.workload.workload_jobs import LOG_WITHDRAWAL, WORKFLOW_KEY, OwnColumns, columns_of_input
+from mlsim.workload.workload_jobs import (
+    LOG_WITHDRAWAL,
+    RECORDED_NODES,
+    WORKFLOW_KEY,
+    OwnColumns,
+    columns_of_input,
+)
 
 if TYPE_CHECKING:
     from mlsim.application.iteration_costs import CostProfiles
@@ -278,6 +286,24 @@ def power_cap(scenario: Scenario, machine: Machine, requests: Requests) -> Power
     return PowerCap(power, machine.cores, requests.exclusive, levels)
 
 
+def with_recorded_nodes(
+    scenario: Scenario, requests: Requests, machine: Machine, workload: Workload
+) -> Requests:
+    """Return the requests with the nodes that the log names for its jobs; refuse a log without any start."""
+    starts, lists = 0, set[str]()
+    for block in workload.blocks():
+        starts += int(np.count_nonzero(block.recorded_start >= 0))
+        if block.own is not None:
+            lists.update(text for text in block.own.of.get(RECORDED_NODES, ()) if text)
+    if not starts:
+        raise InputError(
+            f"{scenario.source}: batch.dispatcher: recorded needs recorded starts, and no job of "
+            f"{scenario.workload.path} has one; it is recorded_start in CSV and Parquet, Start in sacct, "
+            "and the wait (field 3) in SWF"
+        )
+    return replace(requests, named=RecordedNodes(machine.group, lists)) if lists else requests
+
+
 def jobs_that_never_fit(
     scenario: Scenario, machine: Machine, requests: Requests, workload: Workload, shown: int = 5
 ) -> dict[str, tuple[int, list[int]]]:
@@ -286,8 +312,10 @@ def jobs_that_never_fit(
     strict = scenario.batch.contiguity is Contiguity.STRICT
     misfits = Misfits(machine, requests, strict, cap if cap is not None and cap.is_even else None)
     found: dict[str, tuple[int, list[int]]] = {}
+    recorded = scenario.batch.dispatcher is Dispatcher.RECORDED
     for block in workload.blocks():
-        for reason, rows in misfits.find_in(block).items():
+        reasons = misfits.find_in(block)
+        for reason, rows in (reasons | (without_start(block, reasons) if recorded else {})).items():
             count, ids = found.get(reason, (0, []))
             more = block.job_id[rows][: shown - len(ids)].tolist()
             found[reason] = count + int(np.count_nonzero(rows)), ids + more

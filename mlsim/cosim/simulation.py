@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from mlsim import record
 from mlsim._runtime.arrays import Floats
 from mlsim._runtime.late import importing
 from mlsim.batch.clock.compiled_replay import CompiledBatch
+from mlsim.batch.recorded_schedule import RecordedSchedule
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Progress
 from mlsim.batch.user_dispatch import check_plugins
@@ -54,6 +55,7 @@ class Outcome:
     replaced: tuple[str, ...] | None = (
         None  # columns that replaced keys of applications; None without several
     )
+    recorded: dict[str, Any] | None = None  # how far the recorded schedule was kept; None: not asked for
 
 
 def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None = None) -> Outcome:
@@ -70,16 +72,20 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     scenario_inputs.check_demand(scenario, workload, requests, assigned)
     steps = scenario_inputs.measured_power(scenario)
     submitted = scenario_inputs.Submissions(workload, requests, assigned)
+    recorded = None
+    if scenario.batch.dispatcher is words.Dispatcher.RECORDED:
+        recorded = RecordedSchedule()
+        requests = scenario_inputs.with_recorded_nodes(scenario, requests, machine, workload)
     on_progress = None if report is None else lambda progress: report(progress, workload.n_jobs)
+    blocks = submitted.blocks() if recorded is None else recorded.blocks(submitted.blocks())
     replays = _may_replay(scenario, requests)
     alone = not (scenario.runs_loops if assigned is None else assigned.runs_loops)
     if replays and alone and not scenario.coordination.rca:
         replayed = CompiledBatch(machine, scenario.batch, requests, on_progress)
-        replayed.run(submitted.blocks())
+        replayed.run(blocks)
+        records = records_of(scenario, replayed, machine, None, None, submitted, steps, recorded)
         return Outcome(
-            records=with_applications(
-                records_of(scenario, replayed, machine, None, None, submitted, steps), assigned
-            ),
+            records=with_applications(records, assigned),
             notes=dict(workload.notes),
             simulated=dict(submitted.marks),
             largest=requests.largest,
@@ -87,16 +93,17 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
             passes=replayed.n_passes,
             replay_seconds=replayed.seconds,
             replaced=_replaced(scenario, assigned),
+            recorded=None if recorded is None else recorded.facts(records, requests.named),
         )
     with importing():
         from mlsim.cosim.coupling import couple
     coupled = couple(scenario, machine, requests, workload, on_progress, replays, assigned)
     batch = coupled.batch
-    batch.run(submitted.blocks(), coupled.applications)
+    batch.run(blocks, coupled.applications)
     loops = coupled.loops
     if loops is not None:
         loops.record_abandoned()
-    records = records_of(scenario, batch, machine, loops, coupled.log, submitted, steps)
+    records = records_of(scenario, batch, machine, loops, coupled.log, submitted, steps, recorded)
     return Outcome(
         records=with_applications(records, assigned),
         notes=scenario_inputs.reading_counts(workload, coupled.dependencies),
@@ -109,6 +116,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
             else {"pass_seconds": batch.pass_times.values()}
         ),
         replaced=_replaced(scenario, assigned),
+        recorded=None if recorded is None else recorded.facts(records, requests.named),
     )
 
 
@@ -159,9 +167,12 @@ def records_of(
     log: MessageLog | None,
     submitted: scenario_inputs.Submissions,
     steps: JobSteps | None,
+    recorded: RecordedSchedule | None = None,
 ) -> record.Records:
     """Return everything that happened; ``loops``, ``log`` and ``steps`` are None where there are none."""
     jobs, power = batch.jobs(), power_of(scenario.platform)
+    if recorded is not None:
+        jobs = recorded.restore(jobs, None if isinstance(batch, CompiledBatch) else batch.dependants)
     further = joined_own(submitted.own, submitted.sizes)
     watts = None if power is None else record.NodePower(*power)
     messages, power_steps = record.empty(record.Messages), record.empty(record.PowerSteps)
@@ -238,6 +249,8 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     assigned = _assigned(scenario, workload, machine)
     scenario_inputs.check_demand(scenario, workload, requests, assigned)
     notes = scenario_inputs.reading_counts(workload, scenario_inputs.dependencies_between(scenario, workload))
+    if scenario.batch.dispatcher is words.Dispatcher.RECORDED:
+        scenario_inputs.with_recorded_nodes(scenario, requests, machine, workload)
     misfits = scenario_inputs.jobs_that_never_fit(scenario, machine, requests, workload)
     found = Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, notes, misfits)
     if assigned is None or scenario.applications is None:

@@ -17,6 +17,7 @@ from mlsim._files import expanded, is_file, read_text
 from mlsim._runtime.forks import check_fork
 from mlsim._runtime.work_progress import followed, stage
 from mlsim.analysis import run_comparison, run_summary
+from mlsim.analysis.recorded_waits import GROUPS, RecordedWaits
 from mlsim.errors import InputError
 from mlsim.experiment import manifest, result_directories, stored_runs
 from mlsim.experiment.result import Result, html_of
@@ -227,6 +228,29 @@ def compare(
             for run, name in followed(zip(found, names, strict=True), work)
         )
     return RunComparison(read, tau, tolerance, tuple(metrics))
+
+
+def write_recorded(directory: Path, run: stored_runs.StoredRun, *, tables: bool) -> None:
+    """Write the pictures of recorded beside simulated waits, and the ``tables``, into a new directory."""
+    from mlsim.analysis.plots.chart_style import figures, write_figure
+
+    waits = RecordedWaits(run.records)
+    with result_directories.complete_or_gone(directory) as place:
+        for name, figure in figures().items():
+            for suffix in (".png", ".pdf") if name.startswith("recorded-") else ():
+                write_figure(
+                    figure.draw({run.label: run.records}, _WIDTHS.get(name, 140.0)),
+                    place.partial / f"{name}{suffix}",
+                )
+        if tables:
+            text = manifest.json_text(run_summary.json_safe({"run": run.label, **waits.to_dict()}))
+            (place.partial / "recorded.json").write_text(text, encoding="utf-8")
+            waits.jobs.write_csv(place.partial / "jobs.csv")
+            for group in GROUPS:
+                waits.by(group).write_csv(place.partial / f"by-{group}.csv")
+
+
+_WIDTHS = {"recorded-waits": 100.0}  # of pictures as high as wide, in mm
 
 
 def _names(runs: Sequence[Result | Path], labels: Sequence[str] | None) -> list[str]:

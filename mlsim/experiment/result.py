@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
+    from mlsim.analysis.recorded_waits import RecordedWaits
+
 
 def table_property(name: str) -> cached_property[pl.DataFrame]:
     """Return a property of results: a table, made on first use."""
@@ -67,6 +69,13 @@ class Result:
     """Inputs and results of the solver, as in ``solves.parquet``; empty without one."""
     shared = table_property("shared")
     """Machine-wide resources, as in ``shared.parquet``; empty if there are none."""
+
+    @cached_property
+    def recorded(self) -> RecordedWaits:
+        """The waits in the log beside those of the run; only where the log has the starts of jobs."""
+        from mlsim.analysis.recorded_waits import RecordedWaits
+
+        return RecordedWaits(self.records)
 
     def by(self, group: str, tau: float = 10.0) -> pl.DataFrame:
         """Break the metrics of jobs down: one row a group, every aggregate of every metric a column.

@@ -159,6 +159,7 @@ def _run(
         "simulated": outcome.simulated,
         "largest_request": outcome.largest,
         **({} if outcome.replaced is None else {"replaced": list(outcome.replaced)}),
+        **({} if outcome.recorded is None else {"recorded": outcome.recorded}),
         **run_times_of(scenario),
         **({} if outcome.records.calendar is None else outcome.records.calendar.to_summary()),
     }

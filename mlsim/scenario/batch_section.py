@@ -43,7 +43,11 @@ REPLAY_NEEDS: Final = (
     ReplayNeed("platform.failures", "empty", lambda s: not s.platform.failures),
     ReplayNeed("platform.random_failures", "empty", lambda s: not s.platform.random_failures),
     ReplayNeed("platform.drains", "empty", lambda s: not s.platform.drains),
-    ReplayNeed("batch.dispatcher", "queue", lambda s: s.batch.dispatcher is words.Dispatcher.QUEUE),
+    ReplayNeed(
+        "batch.dispatcher",
+        "queue or recorded",
+        lambda s: s.batch.dispatcher in (words.Dispatcher.QUEUE, words.Dispatcher.RECORDED),
+    ),
     ReplayNeed("batch.policy", "one of the catalogue", lambda s: isinstance(s.batch.policy, Policy)),
     ReplayNeed("batch.allocator", "first-fit", lambda s: s.batch.allocator is words.Allocator.FIRST_FIT),
     ReplayNeed("batch.easy", "another one than easy_bf", lambda s: not s.batch.names_nodes),
@@ -122,9 +126,10 @@ class BatchConfig(Section):
 
     dispatcher: cp_section.DispatcherName = words.Dispatcher.QUEUE
     """The dispatcher: queue (policy, backfill and allocator), reject (every job is rejected in the pass of
-    its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp, lists or
-    one of the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), a class in a file, or
-    an installed one; see docs/reference/plugins.md.
+    its submission), recorded (each job starts at its recorded start), prb (largest (w + p) / p first,
+    best-fit, on past jobs that do not fit), cp, lists or one of the sources' constraint-programming
+    dispatchers (mlsim/batch/cp/README.md), a class in a file, or an installed one; see
+    docs/reference/plugins.md.
     """
     cp: cp_section.CpConfig | None = None
     """Parameters of the dispatchers that plan by constraint programming."""
@@ -282,6 +287,7 @@ class BatchConfig(Section):
         if isinstance(self.dispatcher, words.Dispatcher):
             yield from self.unread(("allocator",), "dispatcher", words.Dispatcher.QUEUE, "; take it out")
         yield from self._unread_in_cp()
+        yield from self._beside_recorded_starts()
         for key, rules in _OF_FAILURES.items():
             if getattr(self, key) is not None and self.on_failure not in rules:
                 message = f"needs on_failure: {' or '.join(rules)}, and it is {self.on_failure}"
@@ -344,6 +350,18 @@ class BatchConfig(Section):
             message = "safeguard starts jobs from the beginning, and on_failure: resume goes on; choose one"
             yield Violation("classifier.safeguard", message, ("on_failure",))
 
+    def _beside_recorded_starts(self) -> Iterator[Violation]:
+        """Check that nothing moves, or estimates, the recorded starts of jobs."""
+        if self.dispatcher is not words.Dispatcher.RECORDED:
+            return
+        for key, usual in _BESIDE_RECORDED.items():
+            if (found := getattr(self, key)) != usual:
+                word = "off" if usual is False else usual
+                message = (
+                    f"dispatcher recorded starts jobs at their recorded starts; write {word}, not {found}"
+                )
+                yield Violation(key, message, ("dispatcher",))
+
     def _unread_in_cp(self) -> Iterator[Violation]:
         """Name what the chosen dispatcher does not read in the section ``cp``."""
         if self.cp is None:
@@ -372,6 +390,8 @@ _OF_QUEUE = (
     *("policy", "backfill", "backfill_order", "reservations", "threshold"),
     *("easy", "compression", "classifier"),
 )
+_BESIDE_RECORDED = {"predictor": words.Predictor.WALLTIME, "pass_interval": 0.0, "count_dispatch_time": False}
+"""Values that these keys have with dispatcher recorded."""
 _OF_FAILURES = {
     "max_restarts": (words.FailureRule.RESTART, words.FailureRule.RESUME),
     "checkpoint": (words.FailureRule.RESUME,),

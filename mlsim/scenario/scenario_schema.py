@@ -251,6 +251,7 @@ class Scenario(Section):
             message = "short-first respects one reservation at most; try batch.reservations: 1, or any"
             yield Violation("coordination.released_nodes", message, ("batch.backfill", "batch.reservations"))
         yield from self._broken_forecasts()
+        yield from self._broken_recorded()
         yield from self._broken_easy()
         cores = sorted({group.cores for group in self.platform.nodes})
         yield from self._broken_requests()
@@ -324,6 +325,23 @@ class Scenario(Section):
                 "batch.backfill: easy with batch.reservations: 1, or off"
             )
             yield Violation(key, message, ("batch.power_cap", "batch.backfill", "batch.reservations"))
+
+    def _broken_recorded(self) -> Iterator[Violation]:
+        """Check that jobs keep the recorded starts that the dispatcher asks for."""
+        workload, drains = self.workload, enumerate(self.platform.drains)
+        wrong = {
+            "workload.generate": workload.generate is not None,
+            "workload.resample": workload.resample is not None,
+            "workload.select.scale_load": workload.select.scale_load != 1,
+            "workload.feedback": workload.feedback,
+            **{f"platform.drains.{row}.announced": drain.announced for row, drain in drains},
+        }
+        for key in wrong if self.batch.dispatcher is words.Dispatcher.RECORDED else ():
+            if wrong[key]:
+                message = (
+                    "dispatcher recorded plans nothing, and keeps the submissions of the log; take it out"
+                )
+                yield Violation(key, message, ("batch.dispatcher",))
 
     def _broken_forecasts(self) -> Iterator[Violation]:
         """Check that what is to see forecasts is EASY with one reservation."""

@@ -252,6 +252,7 @@ class Dispatcher(Described):
 
     QUEUE = "queue", "policy, backfill and allocator decide", False
     REJECT = "reject", "turns every job away: what the simulator itself costs", False
+    RECORDED = "recorded", "each job starts at its recorded start, on its recorded nodes", False
     PRB = "prb", "the largest (w + p) / p first, best-fit, on past jobs that do not fit", False
     CP = "cp", "list schedules on classes of nodes, made better by CP-SAT; ours", True
     LISTS = "lists", "the list schedules of cp alone; ours", True

@@ -267,6 +267,7 @@ class JobBlock:
     after: LogDependencies | None = None  # None for `workload.dependencies: off`
     own: OwnColumns | None = None  # further columns of the log (`workload.columns`)
     node_sets: NodeSets | None = None  # the nodes that each job may use; None: all
+    number: Ints | None = None  # place of each job in the log; None: that of its row
 
     def __post_init__(self) -> None:
         for name in _NAMES[_NAMES.index("user") :]:
@@ -291,7 +292,8 @@ class JobBlock:
         """Return the jobs of a mask, an index array or a slice, as a block of its own."""
         columns: dict[str, Any] = {name: np.ascontiguousarray(getattr(self, name)[rows]) for name in _NAMES}
         sets = None if self.node_sets is None else self.node_sets.select(rows)
-        return JobBlock(**columns, **_parts_of(self, rows), node_sets=sets)
+        number = None if self.number is None else self.number[rows]
+        return JobBlock(**columns, **_parts_of(self, rows), node_sets=sets, number=number)
 
     def shifted(self, seconds: float) -> JobBlock:
         """Return the same jobs with `seconds` added to the submit times and recorded starts."""
@@ -326,7 +328,9 @@ class JobBlock:
         if not blocks:
             return JobBlock.empty()
         sets = join_node_sets([block.node_sets for block in blocks], list(map(len, blocks)))
-        return JobBlock(**joined_columns(blocks, _NAMES), node_sets=sets)
+        numbers = [block.number for block in blocks if block.number is not None]
+        number = np.concatenate(numbers) if len(numbers) == len(blocks) else None
+        return JobBlock(**joined_columns(blocks, _NAMES), node_sets=sets, number=number)
 
     @staticmethod
     def empty() -> JobBlock:
@@ -342,7 +346,9 @@ class NamedJobs(NamedTuple):
     header: log_fields.Header
 
 
-_NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in (*APART, "node_sets"))
+_NAMES = tuple(
+    column.name for column in fields(JobBlock) if column.name not in (*APART, "node_sets", "number")
+)
 
 
 @dataclass(frozen=True, slots=True)

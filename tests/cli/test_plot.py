@@ -32,9 +32,16 @@ def plot(*words: object) -> str:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("runs")
+    log = place / "log.swf"  # with recorded waits
+    lines = [line.split() for line in Path("traces/quickstart.swf").read_text().splitlines()]
+    waits = (
+        [*row[:2], str(60 * (k % 50)), *row[3:]] if row and row[0][0] != ";" else row
+        for k, row in enumerate(lines)
+    )
+    log.write_text("".join(" ".join(row) + "\n" for row in waits))
     nodes = [{"name": "n", "count": 16, "cores": 16, "power": {"idle": "90 W", "busy": "200 W"}}]
     for technique in ("GSS", "STATIC"):
-        settings = {"application.technique": technique, "platform.nodes": nodes}
+        settings = {"application.technique": technique, "platform.nodes": nodes, "workload.path": log}
         mlsim.run("scenarios/quickstart.yaml", settings, out=place / technique)
     mlsim.run("scenarios/maintenance.yaml", out=place / "maintained")
     return place

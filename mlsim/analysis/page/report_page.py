@@ -21,6 +21,12 @@ from mlsim.analysis.page.page_data import MOST_BOXES, PageLoops, run_data
 from mlsim.analysis.plots.chart_style import INK, job_palette, paper_style, scale_palette
 from mlsim.analysis.plots.comparison_plots import slowdown_ecdf, wait_by_size, wait_ecdf
 from mlsim.analysis.plots.job_colours import palette_of_jobs
+from mlsim.analysis.plots.recorded_plots import (
+    recorded_against_simulated,
+    recorded_ecdf,
+    recorded_utilization,
+)
+from mlsim.analysis.recorded_waits import SIDES, START, RecordedWaits
 from mlsim.analysis.run_comparison import COMPARED, compare_metrics, is_wall_clock
 from mlsim.record import JobState, Records
 from mlsim.record.column_types import words_of
@@ -113,6 +119,11 @@ def page_text(
         "CHOICES": "".join(f'<option value="{k}">{escape(run.label)}</option>' for k, run in enumerate(runs)),
         "CARDS": _by_run([cards(run.summary, _loop_facts(run) if loops else ()) for run in runs]),
         "DISTRIBUTIONS": "" if loops or not runs else _distributions(runs),
+        "RECORDED": _section(
+            "Recorded beside simulated",
+            [_beside_log(run, k) for k, run in enumerate(runs)],
+            "The log of this run has no starts of jobs.",
+        ),
         "APPLICATIONS": _section(
             "Applications", [applications(run.summary) for run in runs], "All jobs have one application."
         ),
@@ -213,6 +224,39 @@ def _unwaited(runs: Sequence[PageRun]) -> str:
     told = (f"{label}: {share(float(np.mean(found[~np.isnan(found)] == 0.0)))}" for label, found in waits)
     return f"Jobs that did not wait: {'; '.join(told)}."
 
+
+def _beside_log(run: PageRun, place: int) -> str:
+    """Return waits and utilization of a log beside those simulated; empty if the log has no starts."""
+    started = ~np.isnan(run.records.jobs.start_time)
+    if np.isnan(run.records.own.of.get(START, np.full(len(started), np.nan))[started]).all():
+        return ""
+    waits = RecordedWaits(run.records)
+    overall, counts, named = waits.overall, waits.counts, {run.label: run.records}
+    told = "; ".join(
+        f"{side}: mean {clock(overall[side]['mean'])}, median {clock(overall[side]['median'])}, 90 % up to "
+        f"{clock(overall[side]['p90'])}, {share(overall[side]['no_wait'])} did not wait"
+        for side in SIDES
+    )
+    words = (
+        f"{counts['compared']:,} of {count(counts['jobs'], 'job')} have both starts; {told}. Distance "
+        f"{number(overall['distance'])} (Kolmogorov-Smirnov), rank correlation "
+        f"{number(overall['rank_correlation'])}."
+    )
+    pictures = (
+        inline_picture(draw(named, _COLUMN), f"recorded-{k}-{place}", caption)
+        for k, (draw, caption) in enumerate(_BESIDE_LOG.items())
+    )
+    table = data_table(
+        waits.most_different.drop("submit_time", START, "start_time"), "Jobs that differ most (s)."
+    )
+    return f'<p>{escape(words)}</p><div class="pictures">{"".join(pictures)}</div>{table}'
+
+
+_BESIDE_LOG: Mapping[Callable[..., Figure], str] = {
+    recorded_ecdf: "Jobs that waited at most so long.",
+    recorded_against_simulated: "Jobs by both waits; on the line they are equal.",
+    recorded_utilization: "Share of cores that jobs held.",
+}
 
 Summary = Mapping[str, Any]
 

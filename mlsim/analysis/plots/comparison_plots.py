@@ -45,14 +45,18 @@ def slowdown_ecdf(axes: Axes, runs: Runs, tau: float) -> None:
 @paper_figure("wait-ecdf", "share of jobs by wait", 55.0)
 def wait_ecdf(axes: Axes, runs: Runs, _tau: float) -> None:
     """Draw the share of jobs that waited at most x, one line per run; linear to a minute, then log."""
-    values = {label: wait_time(run.jobs) for label, run in runs.items()}
+    draw_waits(axes, {label: wait_time(run.jobs) for label, run in runs.items()})
+
+
+def draw_waits(axes: Axes, values: Mapping[str, Floats]) -> None:
+    """Draw the share of waits that are at most x, one line per name."""
     _draw_shares(axes, values)
     most = max(_largest(values), 60.0)
     axes.set_xscale("symlog", linthresh=60.0, linscale=0.6)
     axes.set_xlim(0.0, most)
     _wait_ticks(axes.xaxis, most)
     axes.set_xlabel("wait")
-    if len(runs) > 1:
+    if len(values) > 1:
         put_legend(axes)
 
 
@@ -67,8 +71,13 @@ _WAITS = (
 )  # fmt: skip
 
 
+def wait_marks(most: float) -> list[tuple[float, str]]:
+    """Return the ticks of an axis of waits up to ``most`` seconds, with their labels."""
+    return [mark for mark in _WAITS if mark[0] <= most * 1.02]
+
+
 def _wait_ticks(axis: Any, most: float) -> None:
-    marks = [mark for mark in _WAITS if mark[0] <= most * 1.02]
+    marks = wait_marks(most)
     axis.set_ticks([time for time, _ in marks], [words for _, words in marks])
     axis.set_ticks([], minor=True)
 

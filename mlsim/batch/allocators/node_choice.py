@@ -13,7 +13,15 @@ from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators.node_arrays import Nodes, clear_placed, fill, put
 from mlsim.batch.allocators.node_fit import dislike, end_of_run, fill_room, may_use, row_of, spread, units_on
-from mlsim.batch.columns.job_columns import NUMBER, UNITS, Columns, copy_columns, copy_ints
+from mlsim.batch.columns.job_columns import (
+    FIRST_NAMED,
+    NAMED,
+    NUMBER,
+    UNITS,
+    Columns,
+    copy_columns,
+    copy_ints,
+)
 
 
 @inner_kernel
@@ -107,7 +115,9 @@ _CLASSES: Final = 256
 
 @inner_kernel
 def place(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> bool:
-    """Ask the scenario's allocator for the nodes of a job."""
+    """Ask the scenario's allocator for the nodes of a job, unless those that its log names hold it."""
+    if columns.ints[NAMED, slot] > 0 and _on_named(slot, free, starts, columns, nodes):
+        return True
     allocator = nodes.settings[at.ALLOCATOR]
     if allocator == at.FIRST_FIT:
         return _first_fit(slot, free, starts, columns, nodes)
@@ -126,6 +136,21 @@ def place(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -
     else:
         _worst_fit(slot, free, starts, columns, nodes)
     return True
+
+
+@inner_kernel
+def _on_named(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> bool:
+    """Place a job on the nodes that its log names, about as many units on each, if they hold it."""
+    left, n = columns.ints[UNITS, slot], columns.ints[NAMED, slot]
+    for k in range(n):
+        node = columns.named[columns.ints[FIRST_NAMED, slot] + k]
+        units = units_on(slot, row_of(node, starts), -(-left // (n - k)), free, columns, nodes)
+        if units > 0:
+            put(node, node + 1, units, nodes)
+            left -= units
+    if left > 0:
+        clear_placed(nodes)
+    return bool(left == 0)
 
 
 @inner_kernel

@@ -170,6 +170,7 @@ class _Memory:
             foreseen=np.empty((2, 0), np.int64),
             foreseen_times=np.empty(0),
             **profile_arrays(rules, longest),
+            named=np.empty(0, np.int64),
             started=np.empty(longest, np.int64),
             ended=np.empty(longest, np.int64),
         )

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from mlsim._jit import PACKED_WORDS, apart_kernel, leaf_kernel, unpacker
 from mlsim._runtime.arrays import Floats, Ints
+from mlsim.platform.node_lists import RecordedNodes
 from mlsim.record import JobState
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.workload.workload_jobs import RECORDED_NODES, JobBlock
 
 
 class _Places:
@@ -60,6 +61,8 @@ QOS = _ints.column("qos", of_block=True)
 LARGE = _ints.column("large")  # of classes: whether it goes after those that are taken for small
 NODE_SET = _ints.column("node_set")  # the nodes that it may use; 0: all
 SOON = _ints.column("soon")  # held units that forecasts expect back before its end
+FIRST_NAMED = _ints.column("first_named")  # of the nodes that its log names
+NAMED = _ints.column("named")  # how many; 0: none
 
 SUBMIT = _floats.column("submit_time")  # when it came to the queue: its eligible time, if held before
 RUN = _floats.column("run_time")
@@ -94,8 +97,10 @@ class Accounts(Protocol):
 class JobTable:
     """Columns of the jobs in the system, ``ints`` and ``floats``; times in seconds, NaN for "not yet"."""
 
-    def __init__(self, accounts: Accounts | None = None, capacity: int = 1024) -> None:
-        self._accounts = accounts
+    def __init__(
+        self, accounts: Accounts | None = None, capacity: int = 1024, named: RecordedNodes | None = None
+    ) -> None:
+        self._accounts, self._named = accounts, named
         self.ints: Ints = np.zeros((len(INTS), capacity), np.int64)
         self.floats: Floats = np.full((len(FLOATS), capacity), np.nan)
         self._free = np.arange(capacity)[::-1]
@@ -121,7 +126,8 @@ class JobTable:
         self.floats[:, slots] = np.nan
         for name in _FROM_BLOCK:
             self.ints[_INT_INDEX[name], slots] = getattr(block, name)
-        self.ints[NUMBER, slots] = np.arange(self._arrivals, self._arrivals + len(slots))
+        in_order = np.arange(self._arrivals, self._arrivals + len(slots))
+        self.ints[NUMBER, slots] = in_order if block.number is None else block.number
         self.ints[UNITS, slots] = units
         self.ints[STATE, slots] = JobState.COMPLETED
         self.floats[SUBMIT, slots] = block.submit_time
@@ -130,6 +136,9 @@ class JobTable:
         self.floats[WITHDRAWAL, slots] = block.withdrawals()
         if self._accounts is not None:
             self.ints[ACCOUNT, slots] = self._accounts.of(block)
+        if self._named is not None and block.own is not None:
+            lists = block.own.of[RECORDED_NODES].tolist()
+            self.ints[FIRST_NAMED, slots], self.ints[NAMED, slots] = self._named.add(lists)
         self._arrivals += len(slots)
         return slots
 
@@ -312,6 +321,7 @@ class Columns(NamedTuple):
     # How long runs around each gap of several segments are at most (s), by size. On nodes there is one gap at
     # a time, and its first rows are those of `node_gaps.py`.
     gap_reach: FloatColumns
+    named: IntColumn  # nodes that the log names for its jobs
     started: IntColumn  # receives the slots of the jobs that start, in order
     ended: IntColumn  # slots of the jobs that end
 

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from mlsim._runtime.arrays import Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.batch.clock.event_clock import Event, Order
 from mlsim.batch.columns.job_columns import NUMBER, SUBMIT, WITHDRAWAL
 from mlsim.batch.events.handler import Handler, Transitions
@@ -170,6 +170,16 @@ class Dependants(Handler):
         slots = list(self._held.values())
         self._held.clear()
         self._reject(slots, NEVER_ENDED)
+
+    def ready_times(self, n_jobs: int) -> tuple[Floats, Mask]:
+        """Return when the last think time of each job's predecessors was over [s], and whether all ended.
+
+        Without predecessors it is minus infinity, as if all ended.
+        """
+        ready, settled = np.full(n_jobs, -np.inf), np.ones(n_jobs, np.bool_)
+        ready[self._jobs] = self._ready
+        settled[self._jobs] = (self._missing <= 0) & ~self._never
+        return ready, settled
 
     def add_columns(self, jobs: Jobs) -> Jobs:
         """Return the jobs with their eligible times, and the submit times of the workload."""

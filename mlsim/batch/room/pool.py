@@ -97,7 +97,9 @@ def _end_row(row: int, now: float, columns: Columns, pool: Pool) -> int:
 @leaf_kernel
 def hold(slot: int, now: float, columns: Columns, pool: Pool) -> None:
     """Allocate the first free units to a job."""
-    if columns.rules[at.NODES]:
+    if columns.rules[at.NODES] and (
+        columns.ints[at.NAMED, slot] == 0 or not _hold_named(slot, now, columns, pool)
+    ):
         pool.counts[HINT] = _first_fit(slot, now, pool.counts[HINT], pool.free, pool.starts, columns, pool)
     columns.counts[at.FREE] -= columns.ints[at.UNITS, slot]
 
@@ -137,6 +139,42 @@ def _first_fit(
     while hint < len(free) and free[hint] == 0:
         hint = _next(hint, len(free), starts)
     return int(hint)
+
+
+@leaf_kernel
+def _named_units(left: int, nodes: int, node: int, columns: Columns, pool: Pool) -> int:
+    """Return the units of a job on the next of some nodes that are to hold about as many each."""
+    free = free_of(node, pool)
+    if columns.rules[at.EXCLUSIVE]:
+        return 1 if left > 0 and free == pool.cores[node] else 0
+    return int(min(free, -(-left // nodes)))
+
+
+@apart_kernel
+def _hold_named(slot: int, now: float, columns: Columns, pool: Pool) -> bool:
+    """Allocate to a job the nodes that its log names, if they hold it, and write its rows."""
+    begin, n = columns.ints[at.FIRST_NAMED, slot], columns.ints[at.NAMED, slot]
+    left = columns.ints[at.UNITS, slot]
+    for k in range(n):
+        left -= _named_units(left, n - k, columns.named[begin + k], columns, pool)
+    if left > 0:
+        return False
+    exclusive, merge = columns.rules[at.EXCLUSIVE] != 0, columns.rules[at.MERGE] != 0
+    number, left = columns.ints[at.NUMBER, slot], columns.ints[at.UNITS, slot]
+    first = columns.counts[at.USED_ROWS]
+    row, taken = first, 0
+    for k in range(n):
+        node = columns.named[begin + k]
+        units = _named_units(left, n - k, node, columns, pool)
+        if units > 0:
+            cores = pool.cores[node] if exclusive else units
+            row = write_rows(row, first, merge, number, node, 1, cores, now, columns.rows, columns.times)
+            add_free(node, 1, -cores, pool)
+            left -= units
+            taken += cores
+    columns.counts[at.USED_ROWS], columns.ints[at.CORES, slot] = row, taken
+    columns.ints[at.FIRST_ROW, slot], columns.ints[at.ROWS, slot] = first, row - first
+    return True
 
 
 @leaf_kernel

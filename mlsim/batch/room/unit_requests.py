@@ -11,6 +11,7 @@ import numpy as np
 from mlsim._runtime.arrays import Ints, Mask
 from mlsim.platform import Machine
 from mlsim.platform.machine import PowerColumns
+from mlsim.platform.node_lists import RecordedNodes
 from mlsim.scenario.resources_section import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.words import Mapping
 from mlsim.workload.workload_jobs import MB, NODE_COUNT, JobBlock, NodeSets, ResourceRequests
@@ -40,6 +41,7 @@ class Requests:
     shared: tuple[str, ...] = ()  # names of the amounts of the whole machine (``platform.shared``)
     shared_defaults: Ints = field(default_factory=_no_amounts)  # request of a job, in total, for each
     node_sets: bool = False  # whether jobs may have sets of nodes that they may use (``JobBlock.node_sets``)
+    named: RecordedNodes | None = None  # that the log names for its jobs, which get these if they are free
 
     @classmethod
     def on(
@@ -333,3 +335,9 @@ def _most_in_a_row(fit: Ints) -> int:
     """Return the most units that neighbouring nodes, all with room, hold."""
     stretches = np.split(fit, np.flatnonzero(fit == 0))
     return max(int(stretch.sum()) for stretch in stretches)
+
+
+def without_start(block: JobBlock, reasons: dict[str, Mask]) -> dict[str, Mask]:
+    """Return which other jobs ``dispatcher: recorded`` rejects: those without a start or a withdrawal."""
+    others = np.logical_or.reduce([block.recorded_start >= 0, block.patience >= 0, *reasons.values()])
+    return {"has no recorded start": ~others}

@@ -16,14 +16,26 @@ from mlsim.batch.columns.occupancy import FINISH, OccupancyLog
 from mlsim.batch.columns.running_jobs import expect_end, running_arrays, running_slots
 from mlsim.batch.order.policies import CODES, N_SHARES, Accounts, parameters_of
 from mlsim.batch.order.queue_blocks import GONE, N_BLOCK_TIMES, UNKNOWN, blocks_of
+from mlsim.platform.node_lists import RecordedNodes
 from mlsim.scenario import BatchConfig, Policy
-from mlsim.scenario.words import Backfill, Compression, EasyRule, OverrunRule, TieOrder
+from mlsim.scenario.words import Allocator, Backfill, Compression, Dispatcher, EasyRule, OverrunRule, TieOrder
 
 # Kernels know the words by numbers of the same names.
 _BACKFILL = {word: getattr(at, word.name) for word in Backfill}
 _EASY = {word: getattr(at, word.name) for word in EasyRule}
 _ON_PROFILE = 0  # reservations: room for the head is looked up in the profile of free units too
-_NOBODY = np.empty((N_SHARES, 0))
+_NOBODY, _NONE = np.empty((N_SHARES, 0)), np.empty(0, np.int64)
+_MEANT: dict[str, dict[str, Any]] = {
+    Dispatcher.PRB: {"policy": Policy.LEXP, "backfill": Backfill.GREEDY, "allocator": Allocator.BEST_FIT},
+    # Jobs are submitted at their recorded starts (`recorded_schedule.py`), and none blocks another.
+    Dispatcher.RECORDED: {"policy": Policy.FCFS, "backfill": Backfill.GREEDY},
+}
+
+
+def expanded(config: BatchConfig) -> BatchConfig:
+    """Return the configuration that a dispatcher of the catalogue abbreviates."""
+    meant = _MEANT.get(config.dispatcher)
+    return config if meant is None else config.model_copy(update={"dispatcher": Dispatcher.QUEUE, **meant})
 
 
 def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> Ints:
@@ -58,9 +70,18 @@ class BatchColumns:
     ``columns`` has all that kernels read and change; they find it at ``address``, until arrays grow.
     """
 
-    def __init__(self, config: BatchConfig, exclusive: bool, merge: bool, most_rows: int) -> None:
+    def __init__(
+        self,
+        config: BatchConfig,
+        exclusive: bool,
+        merge: bool,
+        most_rows: int,
+        named: RecordedNodes | None = None,
+    ) -> None:
+        config = expanded(config)
         self._accounts = Accounts(config.fairshare) if Policy.FAIRSHARE in config.policies else None
-        self.table = JobTable(self._accounts)
+        self._named = named
+        self.table = JobTable(self._accounts, named=named)
         self.occupancy = OccupancyLog()
         self.rules = rules_of(config, exclusive, merge, nodes=True)
         self.counts = np.zeros(at.N_COUNTS, np.int64)
@@ -131,6 +152,7 @@ class BatchColumns:
             foreseen=self.foreseen,
             foreseen_times=self.foreseen_times,
             **self._profile,
+            named=_NONE if self._named is None else self._named.nodes,
             started=self.started,
             ended=self.ended,
         )

@@ -20,12 +20,13 @@ from mlsim.batch.order.queue import withdraw_one
 from mlsim.batch.room import room as machine
 from mlsim.batch.room.pool import AnnouncedDrain
 from mlsim.batch.room.room import RoomAddress, room_of
-from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.room.unit_requests import Requests, without_start
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.expected_nodes import ExpectedNodes
 from mlsim.coordination import Answer, Disturbance, Forecast, ReleaseRequest
 from mlsim.record import JobState, Solves, empty
 from mlsim.scenario import BatchConfig
+from mlsim.scenario.words import Dispatcher
 from mlsim.workload.workload_jobs import JobBlock
 
 Attempt = tuple[int, int]  # number of a job, and how often it has started again
@@ -229,7 +230,8 @@ class BatchState(BatchColumns):
     def __init__(
         self, config: BatchConfig, requests: Requests, n_nodes: int, merge: bool, most_rows: int
     ) -> None:
-        super().__init__(config, requests.exclusive, merge, most_rows)
+        super().__init__(config, requests.exclusive, merge, most_rows, requests.named)
+        self._needs_start = config.dispatcher is Dispatcher.RECORDED
         self.requests, self.n_nodes = requests, n_nodes
         # Slots of jobs that enter the queue in the next pass: arrivals[first_arrival:last_arrival].
         self.arrivals = np.empty(0, np.int64)
@@ -323,7 +325,8 @@ class BatchState(BatchColumns):
         if block.node_sets is not None and not self.requests.node_sets:
             raise ValueError("jobs have sets of nodes; allowed where Requests.node_sets is true")
         self.passes.admit(block)
-        return self.room.never_fit(slots, block)
+        reasons = self.room.never_fit(slots, block)
+        return reasons | without_start(block, reasons) if self._needs_start else reasons
 
     def node_letters(self) -> str:
         """Return a letter per node: ``.`` free, ``x`` out of use, ``#`` held, at least in part."""

@@ -30,7 +30,7 @@ from mlsim.platform import Machine
 from mlsim.plugins import shielded
 from mlsim.record import Solves, empty
 from mlsim.scenario import BatchConfig, Policy
-from mlsim.scenario.words import Allocator, Backfill, Dispatcher
+from mlsim.scenario.words import Allocator, Dispatcher
 from mlsim.workload import JobBlock
 
 _MOST_IDLE_WAKES = 1_000_000
@@ -69,20 +69,6 @@ def make_pass(
         return n_started
     passes.begin(now, ordered, s, room)
     return passes.make_pass(n_started, now, s, room, reserving)
-
-
-def expanded(config: BatchConfig) -> BatchConfig:
-    """Return the configuration that a dispatcher of the catalogue abbreviates."""
-    if config.dispatcher is not Dispatcher.PRB:
-        return config
-    return config.model_copy(
-        update={
-            "dispatcher": Dispatcher.QUEUE,
-            "policy": Policy.LEXP,
-            "backfill": Backfill.GREEDY,
-            "allocator": Allocator.BEST_FIT,
-        }
-    )
 
 
 class NodePasses(Passes):

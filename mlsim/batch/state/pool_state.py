@@ -13,7 +13,7 @@ from mlsim.batch.dispatch.passes import process_timestamp, reserving
 from mlsim.batch.room.pool import HINT, N_POOL_COUNTS, Pool, add_free, free_of, pool_at
 from mlsim.batch.room.room import PoolAddress
 from mlsim.batch.room.unit_requests import Misfits, PowerCap, Requests
-from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.batch.state.batch_columns import BatchColumns, expanded
 from mlsim.batch.state.batch_state import BatchState, MachineRoom, Passes
 from mlsim.errors import InputError
 from mlsim.platform import Machine
@@ -216,7 +216,7 @@ def needs_resources(config: BatchConfig, requests: Requests) -> bool:
         or requests.node_sets
         or config.allocator != Allocator.FIRST_FIT
         or config.names_nodes
-        or config.dispatcher not in (Dispatcher.QUEUE, Dispatcher.REJECT)
+        or config.dispatcher not in (Dispatcher.QUEUE, Dispatcher.REJECT, Dispatcher.RECORDED)
         or not isinstance(config.policy, Policy)
     )
 
@@ -249,7 +249,7 @@ def state_on_nodes(
 ) -> BatchState:
     """Make a state on nodes by resources; the parameters are those of :func:`state_for`."""
     # Here, as only they load their kernels.
-    from mlsim.batch.state.node_passes import NodePasses, expanded
+    from mlsim.batch.state.node_passes import NodePasses
     from mlsim.batch.state.node_state import NodesRoom
 
     if requests.node_sets and isinstance(config.dispatcher, Dispatcher) and config.dispatcher.solves:
@@ -257,8 +257,8 @@ def state_on_nodes(
             f"batch.dispatcher: {config.dispatcher} plans with all nodes, and some jobs may use only some of "
             "them; allowed: queue, prb, or a dispatcher of your own"
         )
-    config = expanded(config)
     state = BatchState(config, requests, machine.n_nodes, not nodes_one_by_one, machine.n_cores + 1)
+    config = expanded(config)
     state.room = room = NodesRoom(state, machine, config, requests, seed, cap, announced)
     state.passes = NodePasses(state, room, machine, config, requests, seed)
     state.ensure_capacity()

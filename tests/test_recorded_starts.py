@@ -1,0 +1,384 @@
+"""`batch.dispatcher: recorded`: schedules of other dispatchers are repeated, others judged, each start."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mlsim
+from mlsim.batch.recorded_schedule import overtaking
+from mlsim.errors import InputError
+from mlsim.platform.node_lists import RecordedNodes, name_ranges
+from tests.effort import examples
+
+UNITS = 6
+MACHINE = {"platform": {"nodes": [{"name": "n", "count": UNITS, "cores": 1}]}}
+RECORDED = {"dispatcher": "recorded"}
+
+job = st.tuples(st.integers(0, 12), st.integers(1, 9), st.integers(0, 6), st.integers(1, UNITS))
+job_lists = st.lists(job, min_size=1, max_size=14)
+
+
+def table(jobs, **more):
+    """Jobs of (time since the last one, run time, walltime beyond it, processors)."""
+    gaps, run, beyond, processors = (np.array(column) for column in zip(*jobs, strict=True))
+    columns = {
+        "job_id": np.arange(1, len(jobs) + 1),
+        "submit_time": np.cumsum(gaps) - gaps[0],
+        "run_time": run,
+        "walltime": run + beyond,
+        "processors": processors,
+    }
+    return pl.DataFrame(columns | more)
+
+
+def with_starts(workload, result):
+    """The workload, as a log of the schedule of its run."""
+    return workload.with_columns(recorded_start=result.jobs["start_time"])
+
+
+def recorded(scenario, workload, **batch):
+    other = copy.deepcopy(scenario) | {"batch": RECORDED | batch}
+    return mlsim.run(other, workload=workload)
+
+
+def plain(summary):
+    """The metrics, as the bytes of summary.json."""
+    left_out = ("scenario", "workload", "self", "passes")
+    return {key: json.dumps(value) for key, value in summary.items() if key not in left_out}
+
+
+def assert_repeated(first, again):
+    assert again.summary["workload"]["recorded"]["late"] == 0
+    assert plain(again.summary) == plain(first.summary)
+    same = [name for name in first.jobs.columns if name not in ("recorded_start", "nodes", "run_time")]
+    assert first.jobs.select(same).equals(again.jobs.select(same))
+
+
+rules = st.sampled_from(
+    [
+        {},
+        {"backfill": "easy"},
+        {"backfill": "easy", "reservations": 3},
+        {"backfill": "greedy"},
+        {"backfill": "conservative"},
+    ]
+)
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(
+    job_lists,
+    rules,
+    st.sampled_from(["simpy", "auto"]),
+    st.sampled_from(["drained", "per-event", "ends-first"]),
+)
+def test_schedules_of_other_dispatchers_are_repeated_to_the_byte(jobs, rule, engine, ties):
+    workload = table(jobs)
+    first = mlsim.run({**MACHINE, "batch": {**rule, "ties": "drained"}}, workload=workload)
+    again = recorded(MACHINE, with_starts(workload, first), engine=engine, ties=ties)
+    assert_repeated(first, again)
+
+
+def reference(jobs, starts, units):
+    """Start each job at its recorded start, or as soon after as it fits; in order of these starts."""
+    due = [max(start, float(submit)) for start, submit in zip(starts, jobs["submit_time"], strict=True)]
+    order = sorted(range(len(due)), key=lambda k: (due[k], k))
+    run, wanted = jobs["run_time"].to_list(), jobs["processors"].to_list()
+    found, time = [None] * len(due), 0.0
+    while None in found:
+        held = sum(wanted[k] for k in order if found[k] is not None and found[k] <= time < found[k] + run[k])
+        for k in order:
+            if found[k] is None and due[k] <= time and held + wanted[k] <= units:
+                found[k], held = time, held + wanted[k]
+        later = [due[k] for k in order if found[k] is None]
+        later += [found[k] + run[k] for k in order if found[k] is not None]
+        time = min((at for at in later if at > time), default=time)
+    return found, due
+
+
+def over_allocated(jobs, due, units):
+    """Count the seconds in which more units are held than there are, one by one, and the largest excess."""
+    spans = list(zip(due, jobs["run_time"], jobs["processors"], strict=True))
+    excess = [
+        (second, sum(q for start, run, q in spans if start <= second < start + run) - units)
+        for second in range(int(max(start + run for start, run, _ in spans)) + 1)
+    ]
+    over = [(second, more) for second, more in excess if more > 0]
+    if not over:
+        return {"seconds": 0.0, "cores": 0, "first": None}
+    return {"seconds": float(len(over)), "cores": max(more for _, more in over), "first": float(over[0][0])}
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(
+    st.lists(st.tuples(job, st.integers(-3, 20)), min_size=1, max_size=12), st.sampled_from(["simpy", "auto"])
+)
+def test_schedules_that_do_not_fit_are_reported(jobs, engine):
+    workload = table([each for each, _ in jobs])
+    starts = [max(0, submit + wait) for submit, (_, wait) in zip(workload["submit_time"], jobs, strict=True)]
+    workload = workload.with_columns(pl.Series("recorded_start", starts, pl.Float64))
+    result = recorded(MACHINE, workload, engine=engine)
+    found, due = reference(workload, starts, UNITS)
+    assert result.jobs["start_time"].to_list() == found
+    facts = result.summary["workload"]["recorded"]
+    delays = [start - at for start, at in zip(found, due, strict=True)]
+    late = sorted((due[k], k) for k in range(len(due)) if delays[k] > 0)
+    assert (facts["starts"], facts["late"]) == (len(due), len(late))
+    assert facts["late_max"] == (max(delays) if late else None)
+    assert facts["first_late"] == [{"job_id": k + 1, "recorded": at, "start": found[k]} for at, k in late[:5]]
+    assert facts["over_allocated"] == over_allocated(workload, due, UNITS)
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(st.lists(st.tuples(*[st.integers(0, 6)] * 3), max_size=10))
+def test_jobs_that_overtook_others(jobs):
+    queued = np.array([row[0] for row in jobs], float)
+    left = queued + [row[1] for row in jobs]
+    start = np.where(np.array([row[2] for row in jobs]) == 0, np.nan, left)
+    expected = [
+        any((queued[i], i) < (queued[j], j) and left[i] > start[j] for i in range(len(jobs)))
+        for j in range(len(jobs))
+    ]
+    assert overtaking(queued, left, start).tolist() == expected
+
+
+def both(scenario, workload, **batch):
+    """Run a scenario under EASY, and its schedule as a recorded one."""
+    first = mlsim.run({**scenario, "batch": {"backfill": "easy", **batch}}, workload=workload)
+    return first, recorded(scenario, with_starts(workload, first), **batch)
+
+
+def many(seed=3, n=60, **more):
+    rng = np.random.default_rng(seed)
+    rows = list(
+        zip(
+            rng.integers(0, 5, n),
+            rng.integers(1, 20, n),
+            rng.integers(0, 9, n),
+            rng.integers(1, 7, n),
+            strict=True,
+        )
+    )
+    return table(rows, **{name: make(rng, n) for name, make in more.items()})
+
+
+POWER = {
+    "platform": {"nodes": [{"name": "n", "count": UNITS, "cores": 1, "power": {"idle": 10, "busy": 100}}]}
+}
+MEMORY = {"platform": {"nodes": [{"name": "n", "count": UNITS, "cores": 1, "memory": "8 GB"}]}}
+LICENCES = {"platform": {**MACHINE["platform"], "shared": {"licence": 3}}}
+CORES = {"platform": {"nodes": [{"name": "n", "count": 3, "cores": 2}]}, "workload": {"mapping": "core"}}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "workload", "batch"),
+    [
+        pytest.param(POWER, many(), {"power_cap": "420 W"}, id="power cap"),
+        pytest.param(MEMORY, many(request_memory=lambda rng, n: rng.integers(1, 8000, n)), {}, id="memory"),
+        pytest.param(LICENCES, many(request_licence=lambda rng, n: rng.integers(0, 3, n)), {}, id="licences"),
+        pytest.param(CORES, many(), {}, id="cores"),
+        pytest.param(
+            {"platform": {**MACHINE["platform"], "drains": [{"nodes": "0-2", "start": 40, "end": 120}]}},
+            many(),
+            {},
+            id="drains",
+        ),
+        pytest.param(
+            {"platform": {**MACHINE["platform"], "failures": [{"node": 1, "at": 50, "repair": 60}]}},
+            many(),
+            {"on_failure": "die"},
+            id="failures",
+        ),
+        pytest.param(
+            {**MACHINE, "workload": {"dependencies": True}},
+            many(
+                preceding_job=lambda _, n: np.maximum(np.arange(n) - 2, 0),
+                think_time=lambda _, n: np.full(n, 2),
+            ),
+            {},
+            id="dependencies",
+        ),
+        pytest.param(
+            {**MACHINE, "workload": {"never_ran": "withdraw"}},
+            many(withdraw_time=lambda rng, n: np.where(rng.random(n) < 0.3, np.arange(n) * 3.0 + 30, -1.0)),
+            {},
+            id="withdrawals",
+        ),
+        pytest.param(
+            {**MACHINE, "application": {"model": "loop", "costs": {"profile": "job", "variation": 0.4}}},
+            many(),
+            {"on_overrun": "extend"},
+            id="loops",
+        ),
+        pytest.param(
+            {
+                **MACHINE,
+                "application": {"model": "loop", "costs": {"profile": "job", "variation": 0.9}},
+                "coordination": {"rca": True},
+            },
+            many(),
+            {"on_overrun": "extend"},
+            id="RCA",
+        ),
+    ],
+)
+@pytest.mark.parametrize("engine", ["simpy", "auto"])
+def test_beside_other_features_the_schedule_is_repeated(scenario, workload, batch, engine):
+    first, again = both(scenario, workload, **batch, engine=engine)
+    assert first.summary["jobs"]["backfilled"] > 0
+    assert_repeated(first, again)
+
+
+# Nodes
+
+
+@pytest.mark.parametrize(
+    ("text", "ranges"),
+    [
+        ("n1", [("n", 1, 1)]),
+        ("n[1-3,07],m01", [("n", 1, 3), ("n", 7, 7), ("m", 1, 1)]),
+        ("n[1-2]-ib", []),
+        ("r[1-2]n[01-03]", []),
+        ("n1,login", []),
+        ("n[1-x]", []),
+        ("n1,n[2", []),
+        ("", []),
+    ],
+)
+def test_lists_of_nodes(text, ranges):
+    assert name_ranges(text) == ranges
+
+
+def test_a_log_that_counts_nodes_from_1():
+    groups = ["n"] * 3 + ["m"] * 2
+    known = RecordedNodes(groups, ["n[1-3]", "m0", "m[0-1]", "n2,m1", "n4", "x1", "login"])
+    found = {
+        text: known.of(text).tolist()
+        for text in ("n[1-3]", "m0", "m[0-1]", "n2,m1", "n4", "x1", "login", None)
+    }
+    # A number beyond the size of the group leaves it as mlsim counts.
+    assert found == {
+        "n[1-3]": [],
+        "m0": [3],
+        "m[0-1]": [3, 4],
+        "n2,m1": [2, 4],
+        "n4": [],
+        "x1": [],
+        "login": [],
+        None: [],
+    }
+    known = RecordedNodes(groups, ["n[1-3]", "n1"])
+    assert [known.of("n[1-3]").tolist(), known.of("n1").tolist()] == [[0, 1, 2], [0]]
+
+
+NAMED = pl.DataFrame(
+    {
+        "job_id": [1, 2, 3, 4, 5],
+        "submit_time": [0, 0, 1, 2, 3],
+        "run_time": [10, 10, 10, 10, 10],
+        "walltime": [10, 10, 10, 10, 10],
+        "processors": [2, 1, 2, 1, 1],
+        "recorded_start": [0.0, 0.0, 5.0, 6.0, 20.0],
+        "recorded_nodes": ["n[3,5]", "n0", "n[4-5]", "x9", None],
+    }
+)
+
+
+@pytest.mark.parametrize("engine", ["simpy", "auto"])
+@pytest.mark.parametrize("machine", [MACHINE, MEMORY], ids=["pool", "nodes"])
+def test_jobs_get_their_recorded_nodes_where_these_are_free(machine, engine):
+    result = recorded(machine, NAMED, engine=engine)
+    assert result.jobs["start_time"].to_list() == [0, 0, 5, 6, 20]
+    # Node 5 is taken; nothing is called x9.
+    assert result.jobs["nodes"].to_list() == ["3 5", "0", "1-2", "4", "0"]
+    facts = result.summary["workload"]["recorded"]
+    assert (facts["late"], facts["elsewhere"], facts["unknown_nodes"]) == (0, 1, 1)
+
+
+def test_cores_are_spread_over_the_recorded_nodes():
+    cores = {"platform": {"nodes": [{"name": "n", "count": 3, "cores": 4}]}, "workload": {"mapping": "core"}}
+    jobs = NAMED.with_columns(
+        processors=pl.Series([4, 5, 8, 1, 1]),
+        recorded_nodes=pl.Series(["n[1-2]", "n[0,2]", "n[0-2]", "n2", "n1"]),
+    )
+    result = recorded(cores, jobs)
+    held = result.occupancy.sort("job_id", "node").select("job_id", "node", "count", "cores").rows()
+    # Job 3 waits for 5 s, as 3 cores are left; node 2 is full when job 4 starts.
+    assert result.jobs["start_time"].to_list() == [0, 0, 10, 6, 20]
+    assert held[:3] == [(1, 1, 2, 2), (2, 0, 1, 3), (2, 2, 1, 2)]
+    assert held[3:] == [(3, 0, 2, 3), (3, 2, 1, 2), (4, 0, 1, 1), (5, 1, 1, 1)]
+    facts = result.summary["workload"]["recorded"]
+    assert (facts["late"], facts["elsewhere"]) == (1, 1)
+    assert facts["over_allocated"] == {"seconds": 5.0, "cores": 6, "first": 5.0}
+
+
+@settings(deadline=None, max_examples=examples(30))
+@given(job_lists, st.integers(0, 5), st.booleans(), st.sampled_from(["simpy", "auto"]))
+def test_nodes_of_a_random_allocator_are_repeated(jobs, seed, memory, engine):
+    machine = copy.deepcopy(MEMORY if memory else MACHINE) | {"seed": seed}
+    workload = table(jobs)
+    first = mlsim.run({**machine, "batch": {"allocator": "random", "backfill": "easy"}}, workload=workload)
+    names = [_listed(nodes) for nodes in first.jobs["nodes"].to_list()]
+    log = with_starts(workload, first).with_columns(recorded_nodes=pl.Series(names))
+    again = recorded(machine, log, engine=engine)
+    assert_repeated(first, again)
+    assert again.jobs["nodes"].to_list() == first.jobs["nodes"].to_list()
+    assert again.summary["workload"]["recorded"]["elsewhere"] == 0
+
+
+def _listed(nodes):
+    return f"n[{nodes.replace(' ', ',')}]"
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"batch": {**RECORDED, "backfill": "easy"}}, "batch.backfill"),
+        ({"batch": {**RECORDED, "policy": "SAF"}}, "batch.policy"),
+        ({"batch": {**RECORDED, "predictor": "actual"}}, "write walltime, not actual"),
+        ({"batch": {**RECORDED, "pass_interval": "10 s"}}, "batch.pass_interval"),
+        ({"batch": {**RECORDED, "backfill_interval": "10 s"}}, "batch.backfill_interval"),
+        ({"batch": {**RECORDED, "count_dispatch_time": True}}, "batch.count_dispatch_time"),
+        ({"batch": {**RECORDED, "classifier": {}}}, "batch.classifier"),
+        ({"batch": {**RECORDED, "allocator": "random"}}, "batch.allocator"),
+        ({"batch": RECORDED, "workload": {"select": {"scale_load": 2}}}, "workload.select.scale_load"),
+        ({"batch": RECORDED, "workload": {"dependencies": True, "feedback": True}}, "workload.feedback"),
+        (
+            {
+                "batch": RECORDED,
+                "platform": {
+                    **MACHINE["platform"],
+                    "drains": [{"nodes": "0", "start": 4, "end": 9, "announced": True}],
+                },
+            },
+            "platform.drains.0.announced",
+        ),
+    ],
+)
+def test_what_moves_starts_is_refused(more, words):
+    with pytest.raises(InputError, match=r"recorded|needs dispatcher queue") as refused:
+        mlsim.run({**MACHINE, **more}, workload=NAMED)
+    assert words in str(refused.value)
+
+
+def test_a_log_without_starts_is_refused():
+    with pytest.raises(InputError, match=r"no job of .* has one; it is recorded_start in CSV"):
+        recorded(MACHINE, NAMED.drop("recorded_start"))
+
+
+def test_jobs_without_a_start_are_rejected_with_the_reason():
+    jobs = NAMED.with_columns(recorded_start=pl.Series([0.0, None, 5.0, None, 20.0]))
+    for engine in ("simpy", "auto"):
+        result = recorded(MACHINE, jobs, engine=engine)
+        assert result.summary["rejected_because"] == {"has no recorded start": 2}
+        assert result.jobs["start_time"].to_list() == [0, None, 5, None, 20]
