@@ -156,8 +156,11 @@ def _facts(options: _VerifyOptions, schedule: Any, rule: Any, found: Any, obstac
     """Judge by the rule; return all facts as JSON has them."""
     from mlsim.verify.plain_schedules import KINDS
     from mlsim.verify.rule_walk import Reading, judge_rule
+    from mlsim.verify.schedule_files import peak_of
 
     notes, reading = list(schedule.notes), None
+    if found.counts["capacity"]:
+        notes.append(f"up to {peak_of(schedule):,} units are held at once; is the machine's size right?")
     if obstacle and rule.name != "none":
         notes.append(f"{rule.name} is not judged: {obstacle}")
     else:

@@ -237,7 +237,11 @@ def _assembled(
         node_share=share,
         notes=tuple(notes),
     )
-    return schedule if machine.capacity else with_peak(schedule)
+    if machine.capacity:
+        return schedule
+    peak = peak_of(schedule)
+    note = f"the machine's size is unknown: {peak:,} units, the most that are held at once"
+    return replace(schedule, capacity=peak, notes=(*notes, f"{note} (--units, --platform)"))
 
 
 def _sortable(numbers: list[str]) -> Ints:
@@ -246,17 +250,13 @@ def _sortable(numbers: list[str]) -> Ints:
     return np.zeros(len(numbers), np.int64)
 
 
-def with_peak(schedule: PlainSchedule) -> PlainSchedule:
-    """Return a schedule on a machine of as many units as its jobs ever held at once."""
+def peak_of(schedule: PlainSchedule) -> int:
+    """Return the most units that jobs ever hold at once; ends come before starts."""
     ran = schedule.ran & (schedule.end >= schedule.start)
     time = np.concatenate([schedule.end[ran], schedule.start[ran]])
     amount = np.concatenate([-schedule.units[ran], schedule.units[ran]])
     held = np.cumsum(amount[np.argsort(time, kind="stable")])
-    peak = max(int(held.max(initial=1)), int(schedule.units[ran].max(initial=1)))
-    note = (
-        f"the machine's size is unknown: {peak:,} units, the most that are held at once (--units, --platform)"
-    )
-    return replace(schedule, capacity=peak, notes=(*schedule.notes, note))
+    return max(int(held.max(initial=1)), int(schedule.units[ran].max(initial=1)))
 
 
 def _nodes_of(cell: str) -> list[str]:

@@ -155,6 +155,7 @@ def test_logs_with_recorded_starts_are_schedules(mlsim, tmp_path: Path) -> None:
     done = mlsim("verify", tmp_path / "sacct.txt", "--units", "4")
     assert done.code == 1
     assert "then 6 units are held, and there are 4" in done.out
+    assert "up to 6 units are held at once; is the machine's size right?" in done.err
     (tmp_path / "none.swf").write_text("1 0 -1 10 4 -1 -1 4 10 -1 1 -1 -1 -1 -1 -1 -1 -1\n")
     done = mlsim("verify", tmp_path / "none.swf")
     assert done.code == 2
