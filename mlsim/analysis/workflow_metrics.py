@@ -11,7 +11,6 @@ from mlsim.analysis.job_metrics import aggregate_values
 from mlsim.record import JobState, Records, derived_times
 
 WORKFLOW: Final = "workflow"  # Column of the log
-_DEPENDENCIES = "dependencies"  # Column of a run's jobs, as Slurm writes them
 
 
 def workflow_metrics(records: Records) -> dict[str, Any]:
@@ -42,7 +41,7 @@ def workflow_metrics(records: Records) -> dict[str, Any]:
 
 def earliest_ends(records: Records) -> Floats:
     """Return when each job would have ended on a machine without limits [s]; NaN if it never ran."""
-    jobs, cells = records.jobs, records.own.of.get(_DEPENDENCIES)
+    jobs, cells = records.jobs, records.own.of.get("dependencies")
     ends: Floats = jobs.submit_time + derived_times.run_time(jobs)
     if cells is None:
         return ends

@@ -29,7 +29,6 @@ _FINAL = {
     JobState.REJECTED: "REJECTED",
     JobState.WITHDRAWN: "REJECTED",
 }
-_WORKLOAD = "w0"  # Batsim's name of a first workload
 _MEASURES = {"waiting_time": "waiting_time", "turnaround_time": "turnaround_time", "stretch": "slowdown"}
 """Columns of jobs that the schedule sums up, and Batsim's words for them there."""
 _JOB = r"^([^!]+)!(.+)$"  # a workload and its job
@@ -93,9 +92,8 @@ class _Resources:
 def _jobs(table: pl.DataFrame, own: dict[str, pl.Series]) -> pl.DataFrame:
     """Return jobs with Batsim's columns."""
     at = table.columns
-    name = pl.col("job_id").cast(pl.String)
-    if "job_id_name" in at:
-        name = pl.coalesce("job_id_name", name)
+    called = [pl.col(column).cast(pl.String) for column in ("job_id_name", "job_id") if column in at]
+    name = pl.coalesce(*called)
     profile = pl.concat_str(pl.lit("delay_"), pl.col("log_run_time").cast(pl.String).str.strip_suffix(".0"))
     named = [column for column in ("profile", "application", "executable_name") if column in at]
     state = pl.col("state").cast(pl.String)
@@ -104,7 +102,7 @@ def _jobs(table: pl.DataFrame, own: dict[str, pl.Series]) -> pl.DataFrame:
     ran = start.is_not_null()
     return table.with_columns(**own).select(
         job_id=pl.coalesce(name.str.extract(_JOB, 2), name),
-        workload_name=pl.coalesce(name.str.extract(_JOB, 1), pl.lit(_WORKLOAD)),
+        workload_name=pl.coalesce(name.str.extract(_JOB, 1), pl.lit("w0")),
         profile=pl.coalesce(*(pl.col(column).cast(pl.String) for column in named), profile),
         submission_time=submitted,
         requested_number_of_resources="requested",

@@ -33,7 +33,6 @@ from mlsim.workload.workload_jobs import SWF_KB, WORKFLOW, WORKFLOW_KEY, LogBloc
 _VERSION = "1.5"
 _AFTER = re.compile(r"afterok:(.+?)(?=,afterok:|$)")  # One of the jobs of a cell of dependencies
 _SPECIFICATION = "workflow.specification."
-_BITS = 8.0  # of a byte
 _KEYS = {"run_time": "runtimeInSeconds", "processors": "coreCount", "memory": "memoryInBytes"}
 
 
@@ -81,7 +80,7 @@ def read_wfformat(path: str | Path, options: Reading = STRICT) -> WholeLog:
             table.columns[Field.USED_MEMORY, row] = used / SWF_KB / max(processors[row], 1.0)
     if options.rates is not None and options.rates.files is not None:
         known = table.columns[Field.RUN_TIME] >= 0
-        seconds = np.array([_bytes(task, files) for task in tasks]) * _BITS / options.rates.files
+        seconds = np.array([_bytes(task, files) for task in tasks]) * 8.0 / options.rates.files
         table.columns[Field.RUN_TIME, known] += seconds[known]
     return table.log(counts={"tasks_without_cores": unknown} if unknown else {})
 
