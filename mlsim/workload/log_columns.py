@@ -352,8 +352,9 @@ class LogTable:
         ]:
             header["request_columns"] = asking
         self._own = options.wanted(further)
-        if ignored := [name for name in further if name not in self._own]:
-            header["ignored_columns"] = ignored
+        self._ignored = [name for name in further if name not in self._own]
+        if self._ignored:
+            header["ignored_columns"] = self._ignored
 
     def require(self, name: str, fits: Mask, expected: str) -> None:
         """Leave out the rows whose cell of a column does not fit, or raise an InputError about the first."""
@@ -383,7 +384,7 @@ class LogTable:
         broken += int(np.sum(~self.sound))
         assumed = int(np.count_nonzero(self._assumed & self.sound))
         more = {"assumed_processors": assumed} if assumed else {}
-        names = understood or {name: name for name in self._table.columns if name not in self._further}
+        names = understood or {name: name for name in self._table.columns if name not in self._ignored}
         return WholeLog(jobs.rows(self.sound), self._header, broken, {**(counts or {}), **more}, names)
 
     def _row_of(self, name: str, row: int) -> str:

@@ -19,7 +19,7 @@ from mlsim.workload.format_record import Reading
 from mlsim.workload.log_fields import ExtraField, Field, Header, machine_processors, start_and_zone
 from mlsim.workload.log_formats import LogReader
 from mlsim.workload.log_gaps import missing_facts
-from mlsim.workload.workload_jobs import LogBlock
+from mlsim.workload.workload_jobs import REQUEST, LogBlock
 
 _WAITING = 1 << 18
 QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
@@ -131,7 +131,8 @@ def describe(
 
 def _reading(reader: LogReader, known: Mapping[str, int], facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return how a log was read, and which facts it lacks."""
-    empty = {name for name, jobs in known.items() if not jobs}
+    asked = {name for name in reader.understood if name.startswith(REQUEST)}
+    empty = {name for name in {*known, *asked} if not known.get(name)}
     ignored = reader.header.get("ignored_columns", [])
     form = reader.format
     understood = {
@@ -217,7 +218,7 @@ class _Gathering:
         """Count the jobs that have each other fact."""
         for name in {field.name.lower() for field in (*Field, *ExtraField)} - {*counted, "recorded_start"}:
             self.known[name] += int(np.sum(getattr(block, name) != -1))
-        self.known["recorded_start"] += int(np.sum(block.starts() >= 0))
+        self.known["recorded_start"] += int(np.sum((block.starts() >= 0) | (block.withdraw_time >= 0)))
         if block.asked is not None:
             for column, name in enumerate(block.asked.names):
                 self.known[f"request_{name}"] += len(block) * bool(np.any(block.asked.totals[:, column] >= 0))

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
+from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.workload import Field, generate, log_facts, write_swf
 from mlsim.workload.autocorrelation import autocorrelation
@@ -226,3 +228,34 @@ def test_a_log_without_jobs(tmp_path: Path):
     (tmp_path / "none.swf").write_text("; MaxProcs: 4\n")
     with pytest.raises(InputError, match="holds no job with a submit time"):
         describe(tmp_path / "none.swf")
+
+
+def test_what_was_understood_begins_and_what_is_missing_ends(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    head = "JobIDRaw|Submit|Start|End|ElapsedRaw|ReqCPUS|State|Comment|ReqTRES"
+    rows = [
+        "1|2026-03-01T08:00:00|2026-03-01T08:00:05|2026-03-01T08:01:05|60|4|COMPLETED|x|cpu=4,mem=1G",
+        "1.batch|2026-03-01T08:00:00|2026-03-01T08:00:05|2026-03-01T08:01:05|60|4|COMPLETED||",
+        "2|2026-03-01T08:00:00|None|2026-03-01T08:01:05|0|4|CANCELLED by 7||cpu=4,mem=1G",
+        "3|2026-03-01T08:00:00|2026-03-01T08:00:05|Unknown|60|4|RUNNING||cpu=4,mem=1G",
+    ]
+    path.write_text("\n".join([head, *rows]) + "\n")
+    facts = describe(path).facts
+    understood = facts["understood"]
+    assert understood["columns"]["recorded_start"] == "Start"
+    assert understood["columns"]["request_memory"] == "ReqTRES"
+    assert not {"request_gpu", "walltime", "user"} & set(understood["columns"])
+    assert understood["ignored"] == ["Comment"]
+    assert understood["left_out"] == {"steps": 1, "unfinished_jobs": 1}
+    assert facts["missing"] == [
+        "backfilling as on the machine: walltimes",
+        "fair shares, and results by user: users",
+        "limits by GPUs: request_gpu",
+        "results by partition or queue: partitions or queues",
+        "the offered load: processors of the machine (MaxProcs)",
+    ]
+    lines = CliRunner().invoke(app, ["workload", "describe", str(path)]).output.splitlines()
+    assert lines[0].startswith("log.txt: sacct, ")
+    assert lines[3] == "  rows: 2 jobs; steps 1; unfinished jobs 1"
+    assert lines[4] == "  time zone: none in the log, read as UTC"
+    assert lines[-1] == "  the offered load: processors of the machine (MaxProcs)"
