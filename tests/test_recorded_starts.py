@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 import mlsim
 from mlsim.batch.recorded_schedule import overtaking
+from mlsim.cosim.simulation import survey
 from mlsim.errors import InputError
+from mlsim.experiment.runner import scenario_from
 from mlsim.platform.node_lists import RecordedNodes, name_ranges
 from tests.effort import examples
 
@@ -376,8 +378,13 @@ def test_a_log_without_starts_is_refused():
         recorded(MACHINE, NAMED.drop("recorded_start"))
 
 
-def test_jobs_without_a_start_are_rejected_with_the_reason():
+def test_jobs_without_a_start_are_rejected_with_the_reason(tmp_path):
     jobs = NAMED.with_columns(recorded_start=pl.Series([0.0, None, 5.0, None, 20.0]))
+    for name, log in (("some", jobs), ("all", NAMED)):
+        log.write_parquet(tmp_path / f"{name}.parquet")
+        scenario = {**MACHINE, "batch": RECORDED, "workload": {"path": str(tmp_path / f"{name}.parquet")}}
+        found = survey(scenario_from(scenario, None, None)).misfits
+        assert found == ({"has no recorded start": (2, [2, 4])} if name == "some" else {})
     for engine in ("simpy", "auto"):
         result = recorded(MACHINE, jobs, engine=engine)
         assert result.summary["rejected_because"] == {"has no recorded start": 2}

@@ -69,8 +69,9 @@ class RecordedSchedule:
         if jobs.eligible_time is not None and dependants is not None:
             ready, settled = dependants.ready_times(len(submit))
             eligible = np.maximum(submit, ready)
-            never = ~settled | (jobs.state == JobState.REJECTED) & (ready > -np.inf)
-            eligible = np.where(never | withdrawn & (eligible >= leaves), np.nan, eligible)
+            held = np.isnan(jobs.eligible_time) | withdrawn & (~settled | (eligible >= leaves))
+            eligible = np.where(jobs.state == JobState.REJECTED, submit, eligible)
+            eligible = np.where(held, np.nan, eligible)
             seen &= ~np.isnan(eligible)
         return replace(
             jobs,

@@ -340,4 +340,4 @@ def _most_in_a_row(fit: Ints) -> int:
 def without_start(block: JobBlock, reasons: dict[str, Mask]) -> dict[str, Mask]:
     """Return which other jobs ``dispatcher: recorded`` rejects: those without a start or a withdrawal."""
     others = np.logical_or.reduce([block.recorded_start >= 0, block.patience >= 0, *reasons.values()])
-    return {"has no recorded start": ~others}
+    return {} if others.all() else {"has no recorded start": ~others}
