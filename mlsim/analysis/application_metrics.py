@@ -1,7 +1,5 @@
 """Metrics of jobs and loops by application, of runs with several."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

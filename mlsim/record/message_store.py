@@ -1,7 +1,5 @@
 """Coordination messages: kept as they are sent, in an unnamed file where they are many, then sorted."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from typing import IO, Any

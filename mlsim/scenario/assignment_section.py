@@ -1,7 +1,5 @@
 """The section ``assign``: rules by which jobs get one of several applications."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
