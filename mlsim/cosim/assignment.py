@@ -158,8 +158,7 @@ def uniform_by_id(seed: int, job_id: Ints) -> Floats:
     mixed = (job_id.astype(np.uint64) + state) * np.uint64(_GOLDEN)
     for shift, factor in ((30, _MIX_1), (27, _MIX_2)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    drawn: Floats = ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return drawn
+    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 class _Rules:
@@ -246,8 +245,7 @@ class _Rules:
         if values.dtype == object:
             if word not in ("==", "!="):
                 raise InputError(f"{place}: {word} compares numbers, and the column holds texts")
-            found: Mask = np.asarray(compare(values, _text(wanted)), np.bool_)
-            return found
+            return np.asarray(compare(values, _text(wanted)), np.bool_)
         if are_names := isinstance(self._header.get(f"{name}_names"), list):
             if word not in ("==", "!="):
                 raise InputError(f"{place}: {word} compares numbers, and the column holds names")

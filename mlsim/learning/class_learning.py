@@ -239,8 +239,7 @@ def run_variant(
 
 def months_of(log: WholeLog) -> Ints:
     """Return the month of each job's submission on the log's clocks, since January 1970."""
-    found: Ints = log.local.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64)
-    return found
+    return log.local.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64)
 
 
 def predicted_in_parts(

@@ -144,8 +144,7 @@ class TransferBand:
     def relative(self, log: str, policy: str, reference: str) -> Floats:
         """Return the difference to a policy as a share of that policy's mean, one per phase."""
         base = self.means[log][reference]
-        found: Floats = (self.means[log][policy] - base) / base
-        return found
+        return (self.means[log][policy] - base) / base
 
 
 def transfer_phases(

@@ -169,8 +169,7 @@ class Scheduling:
     def power_of_unit(self, job: int) -> Ints:
         """Return the power of a unit of a job on each node, in the measure and rounded up."""
         power = self.instance.power
-        added: Ints = -(-power.of_node * int(power.counts[job]) // self.power_measure)
-        return added
+        return -(-power.of_node * int(power.counts[job]) // self.power_measure)
 
     def minimize(self, weights: Floats, after: Floats | None = None) -> float:
         """Minimise the weighted sum of starts and return the scale of the weights.

@@ -298,8 +298,7 @@ class Lists:
         rate[:fixed] = 0.0
         keep = rate[:, None] * np.where(requests > 0, capacity, 0)
         # A job that needs nearly all there is starts when all the rest is free.
-        rest: Floats = np.minimum(keep, np.maximum(capacity - requests * jobs.units[:, None], 0.0))
-        return rest
+        return np.minimum(keep, np.maximum(capacity - requests * jobs.units[:, None], 0.0))
 
     # Search
 

@@ -30,8 +30,7 @@ class Plan:
 
     def starting(self) -> list[int]:
         """Return the rows of the jobs that start now."""
-        rows: list[int] = np.flatnonzero(self.start == 0).tolist()
-        return rows
+        return np.flatnonzero(self.start == 0).tolist()
 
 
 def objective_of(instance: Instance, start: Ints) -> float:

@@ -132,8 +132,7 @@ class MachineRoom(Protocol):
 
     def are_down(self, nodes: Ints, /) -> Mask:
         """Return which of some nodes are out of use."""
-        found: Mask = self._down[nodes] > 0
-        return found
+        return self._down[nodes] > 0
 
     def lacks_shared(self, _slot: int, /) -> bool:
         """Whether an amount that the machine has as a whole blocks a job, whatever nodes are free."""
