@@ -226,8 +226,7 @@ def validate(options: _ValidateOptions) -> None:
     delays = [loop.application.execution.injected_delay]
     if options.delays is not None:
         delays = [cli.amount("--delay", text, field_types.TIME) for text in cli.listed(options.delays)]
-    of = product(cli.listed(options.techniques), models, delays)
-    pairs = list(starmap(real_validation.Pair, of))
+    pairs = list(starmap(real_validation.Pair, product(cli.listed(options.techniques), models, delays)))
     _note_unread(loop, (*loop_options.VALIDATE_KEYS, "application.technique", "application.execution.model"))
     with complete_or_gone(out) if out is not None else nullcontext() as place:
         rows, machine = real_validation.validate(

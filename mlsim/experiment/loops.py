@@ -78,8 +78,7 @@ class LoopResult:
     """One row per PE, as in ``pes.parquet``."""
 
     def _without_chunks(self, directory: Path | None = None) -> LoopResult:
-        records = replace(self.records, chunks=empty(Chunks))
-        return replace(self, records=records, directory=directory)
+        return replace(self, records=replace(self.records, chunks=empty(Chunks)), directory=directory)
 
     def __repr__(self) -> str:
         return f"LoopResult({self.label!r}, t_loop={self.facts['t_loop']})"

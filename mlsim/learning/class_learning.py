@@ -292,8 +292,7 @@ def rival_in_parts(parts: Parts, scenario: Scenario) -> tuple[float, int]:
     It predicts the mean of a user's last two run times, backfills shortest first, else in arrival order.
     """
     keys = {"batch.policy": "FCFS", "batch.predictor": "EASY++", "batch.backfill_order": "SPF"}
-    place = Path(scenario.source)
-    changed = loads(dump(scenario), scenario.source, keys, expanded(place).parent)
+    changed = loads(dump(scenario), scenario.source, keys, expanded(Path(scenario.source)).parent)
     (found,) = parts.results([Part({"log": scenario.name, "dispatcher": "EASY++"}, changed, _slowdown)])
     total, jobs = found.tolist()
     return total, int(jobs)

@@ -202,8 +202,7 @@ def write_mixed(directory: Path, found: mixed.Mixed, scenario: Scenario) -> None
     linear = {"policy": Policy.LINEAR, "weights": batch_section.WeightsConfig(**named)}
     learned = scenario.model_copy(update={"batch": scenario.batch.model_copy(update=linear)})
     given = study_plan.located(scenario_text.plain(learned), scenario.directory)
-    text = scenario_text.mapping_text(given)
-    write_tables(directory, {"weeks.csv": frame, "learned.yaml": text})
+    write_tables(directory, {"weeks.csv": frame, "learned.yaml": scenario_text.mapping_text(given)})
 
 
 def write_transfer(directory: Path, found: Transfer, reference: str) -> None:

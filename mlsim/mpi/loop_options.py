@@ -213,8 +213,7 @@ def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
         raise InputError(f"swr: {_UNSAMPLED}")
     # Costs are not known beforehand, so there are no prefix sums, of which the loop's length would follow.
     found = choose(options.technique, np.ones(p), np.zeros(1), parameters, 1, options.seed)
-    learners = tuple(choice.name for choice in found if choice.is_object)
-    _check_levels(options, learners)
+    _check_levels(options, tuple(choice.name for choice in found if choice.is_object))
     least = min(options.min_chunk, options.n + 1)
     choices = tuple(choice._replace(min_chunk=least) for choice in found)
     return choices if len(choices) == 2 else choices * 2

@@ -42,8 +42,7 @@ def overstated(weights: Floats, scale: float, latest: Floats) -> float:
     jobs cost millions of times as much as those of others. No plan has starts later than ``latest`` (s per
     job).
     """
-    above = np.maximum(_rounded(weights, scale) / scale - weights, 0.0)
-    return float(above @ latest)
+    return float(np.maximum(_rounded(weights, scale) / scale - weights, 0.0) @ latest)
 
 
 def boxes_by_end(remaining: Ints, amounts: Ints) -> tuple[list[int], list[int]]:

@@ -146,8 +146,7 @@ class Lists:
     def plan(self, instance: Instance) -> tuple[Plan, Solve]:
         """Plan an instance."""
         began = time.perf_counter()
-        queued = instance.queued
-        n = len(queued)
+        n = len(instance.queued)
         order = np.flatnonzero(instance.shared.fits_now(n))
         if not len(first_that_fit(order, 1, instance)):
             return Plan.empty(n), Solve(n, build_seconds=time.perf_counter() - began)

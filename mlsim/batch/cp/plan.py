@@ -38,8 +38,7 @@ def objective_of(instance: Instance, start: Ints) -> float:
     planned = start != LATER
     queued = instance.queued
     wait = instance.now + start - queued.arrival
-    slowdown = (wait + queued.duration) / queued.duration
-    return float(slowdown[planned].sum())
+    return float(((wait + queued.duration) / queued.duration)[planned].sum())
 
 
 def check_plan(instance: Instance, plan: Plan) -> list[str]:

@@ -74,8 +74,7 @@ class _Content:
         if "vary" not in self.content:  # a search without repetitions
             return [], lambda _: True
         axes = vary.axes_of(self.content["vary"], place, self.base.directory)
-        plain = [axis for axis in axes if not axis.template]
-        found, has = _all_weeks(plain, self, place)
+        found, has = _all_weeks([axis for axis in axes if not axis.template], self, place)
         templates = {axis.name: axis.template for axis in axes if axis.template}
         several = self.content.get("repetitions")
         if isinstance(several, list) and several and "search" not in self.content:
