@@ -219,7 +219,7 @@ def test_mappings_are_merged_and_own_keys_win() -> None:
         "both": (5, "GSS", 2),
         "default": (1, "SS", 1),
     }
-    assert [float(one.costs.mean) for one in found.values()] == [1.0, 1.0, 1.0, 2.0]
+    assert [one.costs.mean.value for one in found.values()] == [1.0, 1.0, 1.0, 2.0]
     again = loads(dump(scenario), "x.yaml")
     assert again == scenario
 
