@@ -230,7 +230,7 @@ def _with_relative_costs(records: Records, scenario: Scenario, directory: Path) 
         text and text.startswith(inside) and os.path.relpath(text, directory.absolute()) for text in cells
     ]
     texts = np.array([one or text for one, text in zip(found, cells, strict=True)], object)
-    return replace(records, own=OwnColumns(records.own.of | {"costs": texts}))
+    return replace(records, own=OwnColumns({**records.own.of, "costs": texts}))
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
