@@ -341,6 +341,10 @@ class NodesRoom(MachineRoom):
         self._available[:] = free
         self.arrays.starts[:] = runs_of(kind, free)
 
+    def are_uncounted(self, nodes: Ints, /) -> Mask:
+        """Return none of the nodes: reservations know by themselves which return, and when."""
+        return np.zeros(len(nodes), np.bool_)
+
     def _expect_back(self, node: int) -> None:
         """Store when a node is expected to be in use: known only where announced drains are all there is."""
         reasons, drained = self._down[node], self._drained[node]
