@@ -16,6 +16,7 @@ from mlsim.batch.columns.job_columns import PLANNED
 from mlsim.batch.events.forecasts import Forecasts, _Foreseen
 from mlsim.batch.job_recorder import MessageLog
 from mlsim.batch.room.unit_requests import PowerCap
+from mlsim.batch.state.pool_state import PoolRoom
 from mlsim.coordination import Forecast, NodeIdle, NodeReturned, ReleaseAccepted, ReleaseRejected
 from mlsim.platform.machine import PowerColumns
 from tests.batch import hardware
@@ -24,6 +25,7 @@ from tests.batch.builders import RigidApplications, block, system
 from tests.effort import examples
 from tests.reference.allocators import ALLOCATORS, Nodes
 from tests.reference.forecasts import Easy, Job, PlanningWithForecasts, Seen
+from tests.reference.planning import Job as PlannedJob
 from tests.reference.planning import Rules
 
 NODES = 5
@@ -177,6 +179,55 @@ def test_schedules_agree_beside_outages_and_a_power_cap_on_mixed_nodes(
     twins = announced.twins_of(rows)
     seen = Seen(scope, error, latency, 3, MIXED.speed.tolist())
     machine = Nodes(MIXED.capacity, exclusive), ALLOCATORS[allocator], rules, announced.outages_of(outages)
+    PlanningWithForecasts(seen, idle, *machine).run(twins)
+    announced.assert_same(twins, made.jobs(), made.occupancy_rows(), exclusive)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=examples(200))
+@given(
+    st.integers(0, 2**32),
+    st.booleans(),
+    st.sampled_from([1, 2]),
+    st.sampled_from([*SCOPES, "nodes", "nodes"]),
+    st.sampled_from([0.0, 0.5]),
+    st.sampled_from([0.0, 0.25, 2.0]),
+)
+def test_schedules_agree_beside_outages_and_a_power_cap_where_units_are_counted(
+    seed, exclusive, cores, scope, error, latency
+):
+    """Nodes all alike, failures, restarts, drains that nobody announces, and a cap."""
+    jobs, idle, outages, rules, batch = drawn_study(seed)
+    outages = [outage for outage in outages if outage[0] != "announced"]
+    most = 4 if exclusive else 4 * cores
+    rows = block(*zip(*(job[:3] + (1 + (seed + job[3]) % most,) for job in jobs), strict=True))
+    steps = [
+        (at, 4 * 2.0 + (1 + (seed + place) % 16) / 16 * 4 * 5.0) for place, (at, _) in enumerate(rules.caps)
+    ]
+    rules = replace(rules, power=((2.0, 7.0, 0.5),) * 4, caps=tuple(steps), counts=True)
+    batch |= announced.options(outages) | {"mapping": "node" if exclusive else "core"}
+    if steps:
+        batch |= {
+            "power": {"idle": 2.0, "busy": 7.0, "off": 0.5},
+            "power_cap": [list(step) for step in steps],
+        }
+    made = system(
+        4,
+        cores,
+        seed=3,
+        log=MessageLog(latency),
+        coordination={"rca": True, "forecasts": {scope: error}},
+        **batch,
+    )
+    assert isinstance(made.state.room, PoolRoom)
+    made.run([rows], Leaving(made, idle))
+    columns = zip(rows.submit_time, rows.run_time, rows.estimate, rows.processors, strict=True)
+    twins = [
+        PlannedJob(number, float(submit), float(run), float(estimate), int(units), (1,))
+        for number, (submit, run, estimate, units) in enumerate(columns)
+    ]
+    seen = Seen(scope, error, latency, 3, [1.0] * 4)
+    machine = Nodes([(cores,)] * 4, exclusive), ALLOCATORS["first-fit"], rules, announced.outages_of(outages)
     PlanningWithForecasts(seen, idle, *machine).run(twins)
     announced.assert_same(twins, made.jobs(), made.occupancy_rows(), exclusive)
 

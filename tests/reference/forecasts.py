@@ -166,11 +166,12 @@ class PlanningWithForecasts(planning.PlanningSystem):
 
     def start(self, job: planning.Job, nodes: list[int], backfilled: bool = False) -> None:
         super().start(job, nodes, backfilled)
-        it = Attempt(job.number + 1, job.submit, job.run, job.estimate, job.units, self.idle[job.number])
+        there = sorted(set(nodes))
+        idle = self.idle[job.number][: len(there) - 1]  # the job keeps its last node
+        it = Attempt(job.number + 1, job.submit, job.run, job.estimate, job.units, idle)
         it.start, it.end, it.expected = self.now, job.end, self.now + job.estimate
         self.attempts[job.number] = it
-        there = sorted(set(nodes))
-        for time, _, _ in it.releases(self.seen.latency)[: len(there) - 1]:
+        for time, _, _ in it.releases(self.seen.latency):
             it.back[there.pop()] = time
         for node, time in it.back.items():
             self.at(time, 2.5, self.give_back, job, node)
@@ -244,6 +245,11 @@ class PlanningWithForecasts(planning.PlanningSystem):
     def moments(self, planned) -> list[float]:
         back = [self.comes_back(job, node) for job in self.running for node in job.nodes]
         return sorted({*super().moments(planned), *back})
+
+    def units_at(self, time: float, planned) -> int:
+        back = [node for job in self.running for node in job.nodes if self.comes_back(job, node) <= time]
+        taken = sum(len(nodes) for begin, end, nodes, _, _ in planned if begin <= time < end)
+        return self.units_now() + self.units_of(back) - taken
 
     def watts_left(self, time: float, planned=(), starts: bool = False) -> float:
         left = super().watts_left(time, planned, starts=starts)
