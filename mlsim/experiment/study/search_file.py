@@ -75,7 +75,9 @@ def read_search(
     relative = given.get("relative", "")
     if relative != "":
         relative = one_of(str(relative), list(baselines), f"{place}: relative")
-    repetitions = list(points(axes, content.get("without", [])))
+    repetitions = list(
+        points(axes, study_file.entries(content.get("without", []), axes, f"{file}: without", parts=True))
+    )
     if not repetitions:
         raise InputError(f"{file}: without: leaves no repetition; take an entry away")
     return Search(
