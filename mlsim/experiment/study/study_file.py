@@ -370,7 +370,7 @@ def parsed(
 def entries(value: object, axes: Sequence[Axis], place: str, *, parts: bool = False) -> list[dict[str, Any]]:
     """Read a list of combinations: axes (with ``parts``: also joined ones) to a label or a list of labels.
 
-    A number stands for the label that it is or is written as: 1.0 for ``1.0``, else for ``1``.
+    A number names its label: 1.0 names ``1.0`` if there is one, else ``1``.
     """
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise InputError(f"{place}: {value!r}; allowed: a list of mappings, e.g. [{{technique: SS}}]")
@@ -380,7 +380,7 @@ def entries(value: object, axes: Sequence[Axis], place: str, *, parts: bool = Fa
             labels.setdefault(name, []).append(label)
 
     def known(name: str, label: object) -> str:
-        text = label_of(label) if label_of(label) in labels[name] else str(label)
+        text = str(label) if str(label) in labels[name] else label_of(label)
         return one_of(text, labels[name], f"{place}: {name}")
 
     found: list[dict[str, Any]] = []
