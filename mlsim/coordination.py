@@ -141,6 +141,7 @@ class Forecast:
     end: float  # when the job will end, in seconds from the scenario's start
     idle: Sequence[NodeIdle] = NO_IDLE
     """Messages that the application will send about its nodes, in order of time; mlsim's own are columns."""
+    pes_per_node: int | None = None  # the most PEs of a node; None: one per core
 
 
 @dataclass(frozen=True, slots=True)

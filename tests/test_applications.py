@@ -458,6 +458,33 @@ def test_columns_of_the_workload_win_over_rules(tmp_path):
         np.testing.assert_array_equal(np.array(values), np.array(tables_of(other)[key]), err_msg=str(key))
 
 
+@pytest.mark.parametrize(
+    ("condition", "matching"),
+    [
+        ({"user": 1001}, [2]),
+        ({"user": "1001"}, [2]),
+        ({"user": [1, "alice"]}, [1, 3]),
+        ({"user": "!= 1001"}, [1, 3, 4]),
+        ({"project": 1234567}, [1, 4]),
+    ],
+)
+def test_numbers_in_conditions_are_names_where_the_log_has_names(tmp_path, condition, matching):
+    rows = [
+        "1,0,100,200,4,alice,1234567",
+        "2,10,100,200,4,1001,x",
+        "3,20,100,200,4,1,y",
+        "4,30,100,200,4,bob,1234567",
+    ]
+    header = "job_id,submit_time,run_time,walltime,processors,user,project"
+    (tmp_path / "jobs.csv").write_text("\n".join([header, *rows]) + "\n")
+    content = mapping_of(
+        tmp_path, APPLICATIONS, [{"where": condition, "application": "cfd"}, {"default": "rigid"}]
+    )
+    jobs = simulated(content, tmp_path).records
+    names = jobs.names.of["application"]
+    assert [k for k, code in enumerate(jobs.jobs.application.tolist(), 1) if names[code] == "cfd"] == matching
+
+
 def test_costs_are_read_by_names_of_the_log(tmp_path):
     write_jobs(tmp_path, JOBS)
     section = {"model": "loop", "costs": {"profile": "file", "path": "costs-{executable}.csv"}}
@@ -478,6 +505,10 @@ def test_costs_are_read_by_names_of_the_log(tmp_path):
          "assign.0.where.colour: the workload has no such column"),
         ({"assign": [{"where": {"executable": "app7"}, "application": "cfd"}, {"default": "rigid"}]},
          "no executable of the workload is called 'app7'; did you mean 'app"),
+        ({"assign": [{"where": {"executable": 1}, "application": "cfd"}, {"default": "rigid"}]},
+         "no executable of the workload is called '1'; it has: app"),
+        ({"assign": [{"where": {"executable": "> 1"}, "application": "cfd"}, {"default": "rigid"}]},
+         "assign.0.where.executable: > compares numbers, and the column holds names"),
         ({"assign": [{"where": {"queue": 3}, "application": "cfd"}, {"default": "rigid"}]},
          "assign.0.where.queue: unknown for every job"),
         ({"assign": [{"where": {"user": 1}, "application": "cfd"}]}, "assign: no rule matches job"),

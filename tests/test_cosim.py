@@ -28,14 +28,24 @@ def workplace(tmp_path_factory):
 
 
 def outcome(
-    workplace, jobs, *, mapping="packed", rca=False, trace="chunks", batch=None, speeds=None, **application
+    workplace,
+    jobs,
+    *,
+    mapping="packed",
+    rca=False,
+    trace="chunks",
+    batch=None,
+    speeds=None,
+    cores=CORES,
+    forecasts=None,
+    **application,
 ):
     """Simulate jobs of (submit, run, processors) as loops; run times unknown to the dispatcher by a third."""
     lines = ["job_id,submit_time,run_time,estimate,processors"]
     lines += [f"{k + 1},{r},{p},{p * 1.5},{q}" for k, (r, p, q) in enumerate(jobs)]
     (workplace / "jobs.csv").write_text("\n".join(lines) + "\n")
     groups = [
-        {"name": f"g{k}", "count": NODES // len(speeds or [1]), "cores": CORES, "speed": speed * 1e9}
+        {"name": f"g{k}", "count": NODES // len(speeds or [1]), "cores": cores, "speed": speed * 1e9}
         for k, speed in enumerate(speeds or [1])
     ]
     loop = {"model": "loop", "costs": {"profile": "job", "variation": 0.4}, "iterations": {"per_pe": 5}}
@@ -47,7 +57,7 @@ def outcome(
             "workload": {"path": "jobs.csv", "mapping": mapping},
             "batch": {"backfill": "easy", "on_overrun": "extend", **(batch or {})},
             "application": {**loop, "technique": "GSS", **application},
-            "coordination": {"rca": rca},
+            "coordination": {"rca": rca, "forecasts": forecasts},
             "output": {"trace": trace},
         },
         directory=workplace,
@@ -80,6 +90,26 @@ def test_conservation(workplace, jobs, mapping, rca, technique, model, speeds, o
     check_nodes(records)
     check_loops(records)
     check_releases(records, rca)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 60), st.integers(1, 80), st.integers(1, NODES)), min_size=3, max_size=14
+    ),
+    st.sampled_from(["ends", "nodes", "remaining_work"]),
+    st.sampled_from([0.0, 0.5]),
+    st.sampled_from([None, (1, 0.5)]),
+)
+def test_forecasts_count_pes_and_not_cores(workplace, jobs, scope, error, speeds):
+    """A node of 4 cores that executes with one of them is one of 1 core."""
+    common = {"mapping": "node", "rca": True, "speeds": speeds, "forecasts": {scope: error}}
+    one, four = (
+        outcome(workplace, jobs, cores=cores, pes_per_node=pes, **common).records.jobs
+        for cores, pes in ((1, None), (4, 1))
+    )
+    assert one.start_time.tolist() == four.start_time.tolist()
+    assert one.end_time.tolist() == four.end_time.tolist()
 
 
 def check_nodes(records) -> None:

@@ -371,8 +371,7 @@ def _array(path: Path, file: BinaryIO) -> NDArray[Any]:
     if wanted > there:
         raise ValueError(f"its header says {wanted:,} bytes of values, and the file has {there:,}")
     _check_size(path, wanted)
-    values = np.frombuffer(file.read(wanted), dtype).copy()
-    return values.reshape(shape, order="F" if fortran else "C")
+    return np.frombuffer(file.read(wanted), dtype).copy().reshape(shape, order="F" if fortran else "C")
 
 
 def bounded_lines(path: Path, pieces: Iterable[bytes], what: str = "file") -> Iterator[bytes]:

@@ -210,8 +210,7 @@ def queue_shares(jobs: Jobs, attempts: Attempts | None = None) -> Floats | None:
     edges = np.clip(np.append(times, np.inf), first, last)
     seconds = np.bincount(waiting.astype(np.int64), weights=np.diff(edges))
     seconds[0] += edges[0] - first
-    shares: Floats = seconds / (last - first)
-    return shares
+    return seconds / (last - first)
 
 
 def _time_of_queues(jobs: Jobs) -> tuple[float, float] | None:

@@ -83,8 +83,7 @@ def utilization(records: tables.Records) -> dict[str, float | None]:
     ``busy``: T_k is the time PE k computed (Eleliemy 2021, Eq. 6.1; see :func:`busy_seconds`).
     ``allocated``: T_k is the time core k was held by a job.
     """
-    jobs = records.jobs
-    capacity = machine_cores(records.nodes) * (makespan(jobs) or 0.0)
+    capacity = machine_cores(records.nodes) * (makespan(records.jobs) or 0.0)
     if not capacity:
         return {"busy": None, "allocated": None}
     return {"busy": _busy_sum(records) / capacity, "allocated": _allocated_sum(records) / capacity}

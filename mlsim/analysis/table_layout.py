@@ -1,7 +1,5 @@
 """Layout of tables in the terminal: no number is cut or broken, in any width."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, groupby

@@ -298,7 +298,8 @@ class LoopApplication:
         if self._earlier_idle:
             messages = sorted([*self._earlier_idle, *idle], key=lambda message: message.time)
             idle = coordination.IdleNodes.of(messages)
-        self.forecast = coordination.Forecast(self.began + self.outcome.end, idle)
+        end, pes = self.began + self.outcome.end, self._config.pes_per_node
+        self.forecast = coordination.Forecast(end, idle, pes)
 
     def _last_idle(self) -> list[coordination.NodeIdle]:
         """Return the last message about each node, in order of time."""

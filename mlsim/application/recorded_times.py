@@ -1,7 +1,5 @@
 """Iteration costs under which loops take the recorded run times of their jobs."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Hashable

@@ -187,8 +187,7 @@ def _iterations_of_pes(outcome: LoopOutcome) -> Floats:
     """Count the iterations that each PE executed."""
     rows = outcome.rows
     assert rows is not None, "AWF needs the chunks of a time step"
-    counts: Floats = np.bincount(rows.pe, weights=rows.size, minlength=len(outcome.busy)).astype(np.float64)
-    return counts
+    return np.bincount(rows.pe, weights=rows.size, minlength=len(outcome.busy)).astype(np.float64)
 
 
 def _learned_weights(first: Floats, seconds: Floats, iterations: Floats) -> Floats:

@@ -92,8 +92,7 @@ def _compiled(file: str, function: str, _changed: int, given: str) -> CompiledTe
     if inspect.isclass(body):
         address, keep = _class_code(name, body, parameters)
         return CompiledTechnique(address, USER_OBJECT, bool(getattr(body, "times_pieces", False)), keep)
-    own = _own_values(name, function, body, parameters)
-    address, keep = _function_code(name, body, own)
+    address, keep = _function_code(name, body, _own_values(name, function, body, parameters))
     return CompiledTechnique(address, USER if _reads(body, "remaining") else USER_BY_STEP, False, keep)
 
 

@@ -82,8 +82,7 @@ def list_(
     if section is not None:
         rows = _within(section, rows)
     if json_:
-        entries = [dict(zip(titles, row, strict=True)) for row in rows]
-        print_json(entries, ensure_ascii=False)
+        print_json([dict(zip(titles, row, strict=True)) for row in rows], ensure_ascii=False)
         return
     if what == "options" and not long:
         _print_short(rows)

@@ -31,70 +31,51 @@ _LOOP, _COSTS, _RESULTS = "The loop", "Costs of scheduling", "Results"
 
 
 def _flag(key: str, placeholder: str, text: str, panel: str = _LOOP, *, is_read: bool = True) -> Any:
-    """Declare an option that sets a key of the scenario; ``is_read`` as it is, without further rules."""
+    """Declare an option that sets a key, of the application alone its rest; ``is_read`` as it is."""
+    key = key if key.partition(".")[0] in ("application", "platform", "seed") else f"application.{key}"
     text = f"{text} Sets {key}."
     return cli.option(text, placeholder, rich_help_panel=panel, key=key if is_read else "", sets=key)
 
 
 _cost = partial(_flag, panel=_COSTS)
+_ruled = partial(_flag, is_read=False)
+_result = partial(cli.option, rich_help_panel=_RESULTS)
 
 
 class _LoopOptions(cli.Options):
     file: Path | None = cli.argument("Scenario file whose platform and application are taken.", default=None)
-    pes: str | None = _flag("platform.nodes", "NODESxPES", "Machine: 16x16, 8, or 4x48,6x16.", is_read=False)
-    speeds: str | None = _flag(
-        "platform.nodes", "SPEEDxNODES", "Relative speeds of the nodes' PEs: 1x8,0.5x8.", is_read=False
+    pes: str | None = _ruled("platform.nodes", "NODESxPES", "Machine: 16x16, 8, or 4x48,6x16.")
+    speeds: str | None = _ruled(
+        "platform.nodes", "SPEEDxNODES", "Relative speeds of the nodes' PEs: 1x8,0.5x8."
     )
     application: str | None = _flag("application", "NAME", "One of several applications of FILE.")
-    technique: str | None = _flag(
-        "application.technique", "TECHNIQUES", "Technique, or several: SS,GSS,FAC2.", is_read=False
-    )
-    model: str | None = _flag(
-        "application.execution.model", "MODELS", "Execution model, or several: cca,dca.", is_read=False
-    )
-    iterations: str | None = _flag(
-        "application.iterations.count", "N", "Iterations; for mandelbrot a square."
-    )
-    profile: str | None = _flag("application.costs.profile", "PROFILE", "Costs of iterations.")
-    mean: str | None = _flag(
-        "application.costs.mean", "TIME", "Their mean; 20 ms for mandelbrot, 0.2 s for psia."
-    )
-    std: str | None = _flag("application.costs.std", "TIME", "Their standard deviation.")
-    costs: str | None = _flag("application.costs.path", "PATH", "Their file, in place of other costs.")
-    column: str | None = _flag("application.costs.column", "NAME", "Column of that file, by name or number.")
+    technique: str | None = _ruled("technique", "TECHNIQUES", "Technique, or several: SS,GSS,FAC2.")
+    model: str | None = _ruled("execution.model", "MODELS", "Execution model, or several: cca,dca.")
+    iterations: str | None = _flag("iterations.count", "N", "Iterations; for mandelbrot a square.")
+    profile: str | None = _flag("costs.profile", "PROFILE", "Costs of iterations.")
+    mean: str | None = _flag("costs.mean", "TIME", "Their mean; 20 ms for mandelbrot, 0.2 s for psia.")
+    std: str | None = _flag("costs.std", "TIME", "Their standard deviation.")
+    costs: str | None = _flag("costs.path", "PATH", "Their file, in place of other costs.")
+    column: str | None = _flag("costs.column", "NAME", "Column of that file, by name or number.")
     run_time: str | None = cli.option(
         "The job's run time that costs are made from, for profile job and for calibrate: run-time.",
         "TIME",
         rich_help_panel=_LOOP,
     )
-    min_chunk: str | None = _flag("application.min_chunk", "N", "Smallest chunk.")
+    min_chunk: str | None = _flag("min_chunk", "N", "Smallest chunk.")
     seed: str | None = _flag("seed", "N", "Seed of random numbers.")
-    chunk_calculation: str | None = _cost(
-        "application.execution.chunk_calculation", "TIME", "To compute a chunk."
-    )
-    injected_delay: str | None = _cost(
-        "application.execution.injected_delay", "TIME", "Added to each computation."
-    )
-    chunk_assignment: str | None = _cost(
-        "application.execution.chunk_assignment", "TIME", "To assign a chunk."
-    )
-    atomic_service: str | None = _cost("application.execution.atomic_service", "TIME", "Of one atomic.")
-    break_after: str | None = _cost(
-        "application.execution.break_after", "N", "Iterations between a master's breaks."
-    )
+    chunk_calculation: str | None = _cost("execution.chunk_calculation", "TIME", "To compute a chunk.")
+    injected_delay: str | None = _cost("execution.injected_delay", "TIME", "Added to each computation.")
+    chunk_assignment: str | None = _cost("execution.chunk_assignment", "TIME", "To assign a chunk.")
+    atomic_service: str | None = _cost("execution.atomic_service", "TIME", "Of one atomic.")
+    break_after: str | None = _cost("execution.break_after", "N", "Iterations between a master's breaks.")
     latency: str | None = _cost("platform.network.latency", "TIME", "Between nodes.")
     intra_node_latency: str | None = _cost("platform.network.intra_node_latency", "TIME", "Within a node.")
     set_: cli.Overrides = None
-    out: Path | None = cli.option(
-        "Write tables and pictures into DIR, which must not exist.", "DIR", rich_help_panel=_RESULTS
-    )
-    chunks: bool = cli.option(
-        "Whether DIR holds every chunk.", "--chunks/--no-chunks", default=True, rich_help_panel=_RESULTS
-    )
-    otf2: bool = cli.flag(
-        "Also write an OTF2 trace: output.trace=chunks.", "--otf2", rich_help_panel=_RESULTS
-    )
-    json_: bool = cli.flag("Print the metrics as JSON, not as a table.", "--json", rich_help_panel=_RESULTS)
+    out: Path | None = _result("Write tables and pictures into DIR, which must not exist.", "DIR")
+    chunks: bool = _result("Whether DIR holds every chunk.", "--chunks/--no-chunks", default=True)
+    otf2: bool = _result("Also write an OTF2 trace: output.trace=chunks.", "--otf2", default=False)
+    json_: bool = _result("Print the metrics as JSON, not as a table.", "--json", default=False)
 
 
 def loop(options: _LoopOptions) -> None:

@@ -208,11 +208,9 @@ def validate(options: _ValidateOptions) -> None:
     from mlsim.mpi import real_validation
 
     file, out, ranks = options.scenario, options.out, options.ranks
-    overrides = parse_overrides(cli.settings(options.set_, file))
-    loop_options.check_set(overrides, loop_options.VALIDATE_KEYS, "mlsim mpi validate")
-    loop = (
-        experiment.load_loop(file, overrides) if file else experiment.loop_from_mapping(_DEFAULT, overrides)
-    )
+    given = parse_overrides(cli.settings(options.set_, file))
+    loop_options.check_set(given, loop_options.VALIDATE_KEYS, "mlsim mpi validate")
+    loop = experiment.load_loop(file, given) if file else experiment.loop_from_mapping(_DEFAULT, given)
     others = parse_overrides(options.others or [])
     for name in others:
         if name in _OWN_OPTIONS:
@@ -228,8 +226,7 @@ def validate(options: _ValidateOptions) -> None:
     delays = [loop.application.execution.injected_delay]
     if options.delays is not None:
         delays = [cli.amount("--delay", text, field_types.TIME) for text in cli.listed(options.delays)]
-    of = product(cli.listed(options.techniques), models, delays)
-    pairs = list(starmap(real_validation.Pair, of))
+    pairs = list(starmap(real_validation.Pair, product(cli.listed(options.techniques), models, delays)))
     _note_unread(loop, (*loop_options.VALIDATE_KEYS, "application.technique", "application.execution.model"))
     with complete_or_gone(out) if out is not None else nullcontext() as place:
         rows, machine = real_validation.validate(

@@ -158,8 +158,7 @@ def uniform_by_id(seed: int, job_id: Ints) -> Floats:
     mixed = (job_id.astype(np.uint64) + state) * np.uint64(_GOLDEN)
     for shift, factor in ((30, _MIX_1), (27, _MIX_2)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    drawn: Floats = ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return drawn
+    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 class _Rules:
@@ -246,21 +245,26 @@ class _Rules:
         if values.dtype == object:
             if word not in ("==", "!="):
                 raise InputError(f"{place}: {word} compares numbers, and the column holds texts")
-            text = wanted if isinstance(wanted, str) else f"{wanted:g}"
-            found: Mask = np.asarray(compare(values, text), np.bool_)
-            return found
+            return np.asarray(compare(values, _text(wanted)), np.bool_)
+        if are_names := isinstance(self._header.get(f"{name}_names"), list):
+            if word not in ("==", "!="):
+                raise InputError(f"{place}: {word} compares numbers, and the column holds names")
+            wanted = _text(wanted)
         if isinstance(wanted, str):
             names = self._codes.get(name, {})
             codes = [code for code, called in names.items() if called == wanted]
             if not codes:
                 try:
-                    codes = [int(wanted)]
+                    # Codes that the reader gave to names mean nothing to the user.
+                    codes = [int(wanted)] if not are_names else []
                 except ValueError:
+                    codes = []
+                if not codes:
                     has = ", ".join(list(names.values())[:_SHOWN]) or "numbers only"
                     raise InputError(
                         f"{place}: no {name} of the workload is called {wanted!r};"
                         f"{nearest(wanted, names.values())} it has: {has}"
-                    ) from None
+                    )
             same = np.isin(values, codes)
             return same if word == "==" else ~same
         return np.asarray(compare(values, wanted), np.bool_)
@@ -277,6 +281,10 @@ class _Rules:
     def unused(self) -> tuple[str, ...]:
         """Return the keys of rules that match no job."""
         return tuple(f"assign.{row}" for row, count in enumerate(self._matched) if not count)
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.15g}"
 
 
 def _factors(values: NDArray[Any]) -> tuple[Ints, list[Any]]:
@@ -423,6 +431,5 @@ class _Kinds:
                     "workload lacks that of a job with this application"
                 )
             called = self._codes.get(name, {}).get(value)
-            number = value if isinstance(value, str) else f"{value:.15g}"
-            texts[name] = called if called is not None else number
+            texts[name] = called if called is not None else _text(value)
         return path.format(**texts)

@@ -52,9 +52,7 @@ class Outcome:
     engine: words.Engine = words.Engine.SIMPY
     passes: int = 0  # under compiled replay, which does not time single passes
     replay_seconds: float = 0.0  # of wall-clock time under compiled replay, events and passes together
-    replaced: tuple[str, ...] | None = (
-        None  # columns that replaced keys of applications; None without several
-    )
+    replaced: tuple[str, ...] | None = None  # columns that replaced keys of applications, if several
     recorded: dict[str, Any] | None = None  # how far the recorded schedule was kept; None: not asked for
 
 
@@ -80,33 +78,23 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     blocks = submitted.blocks() if recorded is None else recorded.blocks(submitted.blocks())
     replays = _may_replay(scenario, requests)
     alone = not (scenario.runs_loops if assigned is None else assigned.runs_loops)
+    loops = log = dependencies = None
+    batch: BatchSystem | CompiledBatch
     if replays and alone and not scenario.coordination.rca:
-        replayed = CompiledBatch(machine, scenario.batch, requests, on_progress)
-        replayed.run(blocks)
-        records = records_of(scenario, replayed, machine, None, None, submitted, steps, recorded)
-        return Outcome(
-            records=with_applications(records, assigned),
-            notes=dict(workload.notes),
-            simulated=dict(submitted.marks),
-            largest=requests.largest,
-            engine=words.Engine.REPLAY,
-            passes=replayed.n_passes,
-            replay_seconds=replayed.seconds,
-            replaced=_replaced(scenario, assigned),
-            recorded=None if recorded is None else recorded.facts(records, requests.named),
-        )
-    with importing():
-        from mlsim.cosim.coupling import couple
-    coupled = couple(scenario, machine, requests, workload, on_progress, replays, assigned)
-    batch = coupled.batch
-    batch.run(blocks, coupled.applications)
-    loops = coupled.loops
-    if loops is not None:
-        loops.record_abandoned()
-    records = records_of(scenario, batch, machine, loops, coupled.log, submitted, steps, recorded)
+        batch = CompiledBatch(machine, scenario.batch, requests, on_progress)
+        batch.run(blocks)
+    else:
+        with importing():
+            from mlsim.cosim.coupling import couple
+        coupled = couple(scenario, machine, requests, workload, on_progress, replays, assigned)
+        batch, loops, log, dependencies = coupled.batch, coupled.loops, coupled.log, coupled.dependencies
+        coupled.batch.run(blocks, coupled.applications)
+        if loops is not None:
+            loops.record_abandoned()
+    records = records_of(scenario, batch, machine, loops, log, submitted, steps, recorded)
     return Outcome(
         records=with_applications(records, assigned),
-        notes=scenario_inputs.reading_counts(workload, coupled.dependencies),
+        notes=scenario_inputs.reading_counts(workload, dependencies),
         simulated=dict(submitted.marks) | ({} if loops is None else loops.notes),
         largest=requests.largest,
         application_seconds=loops.seconds if loops else 0.0,
@@ -115,17 +103,13 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
             if isinstance(batch, CompiledBatch)
             else {"pass_seconds": batch.pass_times.values()}
         ),
-        replaced=_replaced(scenario, assigned),
+        replaced=None if assigned is None or scenario.applications is None else assigned.replaced,
         recorded=None if recorded is None else recorded.facts(records, requests.named),
     )
 
 
 def _assigned(scenario: Scenario, workload: Workload, machine: Machine) -> Assignment | None:
     return assign(scenario, workload, lambda one: scenario_inputs.cost_profiles(one, machine))
-
-
-def _replaced(scenario: Scenario, assigned: Assignment | None) -> tuple[str, ...] | None:
-    return None if assigned is None or scenario.applications is None else assigned.replaced
 
 
 def with_applications(records: record.Records, assigned: Assignment | None) -> record.Records:

@@ -79,8 +79,7 @@ class LoopResult:
     """One row per PE, as in ``pes.parquet``."""
 
     def _without_chunks(self, directory: Path | None = None) -> LoopResult:
-        records = replace(self.records, chunks=empty(Chunks))
-        return replace(self, records=records, directory=directory)
+        return replace(self, records=replace(self.records, chunks=empty(Chunks)), directory=directory)
 
     def __repr__(self) -> str:
         return f"LoopResult({self.label!r}, t_loop={self.facts['t_loop']})"
@@ -130,9 +129,7 @@ def _loop_of(
     given = dict(overrides or {})
     if not isinstance(named, Mapping) or not named:
         return _checked(make(_as_loop(given)))
-    words = {
-        name: section.get("model") if isinstance(section, Mapping) else "" for name, section in named.items()
-    }
+    words = {name: one.get("model") if isinstance(one, Mapping) else "" for name, one in named.items()}
     loops = [str(name) for name, word in words.items() if word == "loop"]
     chosen = given.pop("application", loops[0] if len(loops) == 1 else None)
     if chosen not in named:

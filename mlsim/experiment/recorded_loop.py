@@ -209,8 +209,7 @@ def rearranged(record: RecordedLoop, name: str) -> Floats:
         least = np.lib.stride_tricks.sliding_window_view(around, 2 * _NEIGHBOURS + 1).min(axis=1)
     place = np.arange(len(record.costs)) - np.repeat(first, size)
     shares: Floats = HIDDEN[name](place, np.repeat(size, size), np.repeat(np.arange(len(size)), size))
-    costs: Floats = np.repeat(least, size) + np.repeat(sums - least * size, size) * shares
-    return costs
+    return np.repeat(least, size) + np.repeat(sums - least * size, size) * shares
 
 
 def _front(place: Ints, size: Ints, _chunk: Ints) -> Floats:
@@ -291,8 +290,7 @@ def _costs(path: Path, chunks: Chunks, speed: Floats) -> Floats:
     if (executed < 1.0).any():
         missing = int(np.flatnonzero(executed < 1.0)[0])
         raise InputError(f"{path}: iteration {missing} is in no chunk: the loop was not executed whole")
-    costs: Floats = np.maximum(np.cumsum(seconds)[:n] / executed, 0.0)
-    return costs
+    return np.maximum(np.cumsum(seconds)[:n] / executed, 0.0)
 
 
 def _content(

@@ -100,8 +100,7 @@ class Result:
         if group not in job_metrics.GROUPINGS:
             allowed = ", ".join(job_metrics.GROUPINGS)
             raise InputError(f"by({group!r}): no such grouping; allowed: {allowed}")
-        table: pl.DataFrame = breakdowns.breakdown(self.records.jobs, group, tau, self.records.names.of)
-        return table
+        return breakdowns.breakdown(self.records.jobs, group, tau, self.records.names.of)
 
     def to_pandas(self, name: str = "jobs") -> pandas.DataFrame:
         """Return one of the tables as a data frame of pandas (extra ``pandas``).

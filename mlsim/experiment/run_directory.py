@@ -4,10 +4,12 @@ from __future__ import annotations  # the class Service needs the package otf2
 
 import logging
 import math
+import os
 import platform
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from mlsim import __version__
+from mlsim._files import is_directory
 from mlsim._runtime.arrays import Ints
 from mlsim._runtime.late import importing, load_matplotlib
 from mlsim._runtime.memory import give_back
@@ -25,7 +28,7 @@ from mlsim.experiment.result import Result, technique_of
 from mlsim.experiment.result_directories import Place
 from mlsim.plugins import Family, check_plugin, make_callable
 from mlsim.record import Records, otf2
-from mlsim.record.record_tables import Ranks
+from mlsim.record.record_tables import OwnColumns, Ranks
 from mlsim.record.table_blocks import is_large, is_long, let_go_of_table
 from mlsim.scenario import Scenario, dump, scenario_loading, scenario_paths, section_base
 from mlsim.scenario.words import Mapping, TraceLevel, TraceRows
@@ -198,7 +201,8 @@ def write_files(
 
     if not (directory / "versions.json").exists():
         write_start(directory, result.scenario)
-    write_tables(directory, result.records, technique_of(result.scenario), result.scenario.output.csv)
+    records = _with_relative_costs(result.records, result.scenario, directory)
+    write_tables(directory, records, technique_of(result.scenario), result.scenario.output.csv)
     if result.scenario.output.batsim:
         _write_batsim(directory, result)
     _tidy(result.records)
@@ -224,6 +228,20 @@ def _write_batsim(directory: Path, result: Result) -> None:
     mapping = result.scenario.workload.mapping
     per_node = {Mapping.NODE: 1, Mapping.PACKED: int(result.records.nodes.cores[0])}.get(mapping)
     write_batsim(directory, result.records, per_node)
+
+
+def _with_relative_costs(records: Records, scenario: Scenario, directory: Path) -> Records:
+    """Return records that name files of costs beside the jobs as seen from the directory of the run."""
+    # With whole paths, equal runs in two directories would have other bytes.
+    cells, log = records.own.of.get("costs"), scenario.workload.path
+    if cells is None or log is None or not is_directory(home := scenario_paths.resolve_path(scenario, log)):
+        return records
+    inside = f"{home.absolute()}{os.sep}"
+    found = [
+        text and text.startswith(inside) and os.path.relpath(text, directory.absolute()) for text in cells
+    ]
+    texts = np.array([one or text for one, text in zip(found, cells, strict=True)], object)
+    return replace(records, own=OwnColumns({**records.own.of, "costs": texts}))
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

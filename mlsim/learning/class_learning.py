@@ -180,9 +180,7 @@ def quality_of(features: JobFeatures, small: Mask) -> Quality:
     said = small[later]
     weeks = np.unique(week)
     quality = job_metrics.class_quality
-    weekly = [
-        [quality(truth[week == number], said[week == number])[name] for name in _WEEKLY] for number in weeks
-    ]
+    weekly = [[quality(truth[week == one], said[week == one])[name] for name in _WEEKLY] for one in weeks]
     return Quality(**quality(truth, said), weeks=weeks, weekly=np.array(weekly).reshape(-1, len(_WEEKLY)))
 
 
@@ -239,8 +237,7 @@ def run_variant(
 
 def months_of(log: WholeLog) -> Ints:
     """Return the month of each job's submission on the log's clocks, since January 1970."""
-    found: Ints = log.local.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64)
-    return found
+    return log.local.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64)
 
 
 def predicted_in_parts(
@@ -295,8 +292,7 @@ def rival_in_parts(parts: Parts, scenario: Scenario) -> tuple[float, int]:
     It predicts the mean of a user's last two run times, backfills shortest first, else in arrival order.
     """
     keys = {"batch.policy": "FCFS", "batch.predictor": "EASY++", "batch.backfill_order": "SPF"}
-    place = Path(scenario.source)
-    changed = loads(dump(scenario), scenario.source, keys, expanded(place).parent)
+    changed = loads(dump(scenario), scenario.source, keys, expanded(Path(scenario.source)).parent)
     (found,) = parts.results([Part({"log": scenario.name, "dispatcher": "EASY++"}, changed, _slowdown)])
     total, jobs = found.tolist()
     return total, int(jobs)

@@ -401,5 +401,4 @@ def _shape(kind: EnergyClass, n: int, interval: float, rng: np.random.Generator)
             away = np.where(place < rng.uniform(0.25, 0.75), -1.0, 1.0)
         else:
             away = rng.choice([-1.0, 1.0]) * 1.2 * (2.0 * place - 1.0)
-    found: Floats = level + swing * away
-    return found
+    return level + swing * away

@@ -136,8 +136,7 @@ class _Xnes:
 
     def ask(self) -> Floats:
         self._drawn = self._random.standard_normal((self.population, len(self._mean)))
-        found: Floats = self._mean + self._sigma * self._drawn @ self._shape
-        return found
+        return self._mean + self._sigma * self._drawn @ self._shape
 
     def tell(self, _vectors: Floats, losses: Floats) -> None:
         """Follow the natural gradient."""
@@ -265,8 +264,7 @@ def weekly_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int, ve
     weights = batch_section.WeightsConfig(p=1.0)
     linear = config.model_copy(update={"policy": Policy.LINEAR, "weights": weights})
     found = replay_many(blocks, linear, units, vectors)
-    means: Floats = found.bounded_slowdown / found.ran
-    return means
+    return found.bounded_slowdown / found.ran
 
 
 def pure_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int) -> dict[str, Floats]:
@@ -288,8 +286,7 @@ def feature_scales(blocks: Sequence[JobBlock]) -> Floats:
     q = np.concatenate([block.processors for block in blocks]).astype(np.float64)
     slowdown = (_TYPICAL_WAIT + p) / p
     spread = np.array([np.std(values) for values in (q, p, p, p / q, slowdown, p * q)])
-    found: Floats = np.where(spread > 0, spread, 1.0)
-    return found
+    return np.where(spread > 0, spread, 1.0)
 
 
 def searched(wanted: Wanted) -> Floats:

@@ -70,9 +70,7 @@ def learn_phases(
     ]
     found = (parts or Parts()).results(wanted)
     sums = np.array([one.reshape(len(PROTOCOLS), 2) for one in found])
-    learned, tested = (
-        {name: sums[:, place, part] for place, name in enumerate(PROTOCOLS)} for part in (0, 1)
-    )
+    learned, tested = ({name: sums[:, row, part] for row, name in enumerate(PROTOCOLS)} for part in (0, 1))
     return PhaseBand(phases, learned, tested)
 
 
@@ -144,8 +142,7 @@ class TransferBand:
     def relative(self, log: str, policy: str, reference: str) -> Floats:
         """Return the difference to a policy as a share of that policy's mean, one per phase."""
         base = self.means[log][reference]
-        found: Floats = (self.means[log][policy] - base) / base
-        return found
+        return (self.means[log][policy] - base) / base
 
 
 def transfer_phases(
@@ -205,8 +202,7 @@ def write_mixed(directory: Path, found: mixed.Mixed, scenario: Scenario) -> None
     linear = {"policy": Policy.LINEAR, "weights": batch_section.WeightsConfig(**named)}
     learned = scenario.model_copy(update={"batch": scenario.batch.model_copy(update=linear)})
     given = study_plan.located(scenario_text.plain(learned), scenario.directory)
-    text = scenario_text.mapping_text(given)
-    write_tables(directory, {"weeks.csv": frame, "learned.yaml": text})
+    write_tables(directory, {"weeks.csv": frame, "learned.yaml": scenario_text.mapping_text(given)})
 
 
 def write_transfer(directory: Path, found: Transfer, reference: str) -> None:

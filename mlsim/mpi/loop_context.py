@@ -63,8 +63,7 @@ class Layout:
     @property
     def counts(self) -> Ints:
         """Number of ranks per node."""
-        counts: Ints = np.bincount(self.nodes, minlength=len(self.leaders))
-        return counts
+        return np.bincount(self.nodes, minlength=len(self.leaders))
 
     @property
     def ranks_of_pes(self) -> Ints:
@@ -104,8 +103,7 @@ class Clock:
         if before == after or end <= begin:
             return readings - before
         share = (readings - begin) / (end - begin)
-        result: Floats = readings - (before + (after - before) * share)
-        return result
+        return readings - (before + (after - before) * share)
 
 
 def _measure(layout: Layout) -> tuple[float, float]:

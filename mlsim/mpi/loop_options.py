@@ -132,9 +132,7 @@ class LoopOptions:
                 "parameters are for one, in a file"
             )
         technique = section_base.with_parameters("+".join(map(canonical, levels)), own)
-        spelt: dict[str, Any] = {
-            name: _word(name, getattr(self, name), kind) for name, kind in _WORDS.items()
-        }
+        spelt: dict[str, Any] = {key: _word(key, getattr(self, key), kind) for key, kind in _WORDS.items()}
         checked = replace(
             self, model=model.value, technique=technique, technique_parameters=own or None, **spelt
         )
@@ -215,8 +213,7 @@ def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
         raise InputError(f"swr: {_UNSAMPLED}")
     # Costs are not known beforehand, so there are no prefix sums, of which the loop's length would follow.
     found = choose(options.technique, np.ones(p), np.zeros(1), parameters, 1, options.seed)
-    learners = tuple(choice.name for choice in found if choice.is_object)
-    _check_levels(options, learners)
+    _check_levels(options, tuple(choice.name for choice in found if choice.is_object))
     least = min(options.min_chunk, options.n + 1)
     choices = tuple(choice._replace(min_chunk=least) for choice in found)
     return choices if len(choices) == 2 else choices * 2

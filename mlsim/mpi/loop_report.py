@@ -166,8 +166,7 @@ def gather_records(gathered: Gathered) -> Records | None:
         return None
     totals = gathered.report.loop
     assert totals is not None, "rank 0 knows the whole loop"
-    order = layout.ranks_of_pes
-    outcome = _outcome(totals, order, rows)
+    outcome = _outcome(totals, layout.ranks_of_pes, rows)
     store = ChunkStore()
     chunks = store.open()
     chunks.begin_step(0.0, 0, 0)

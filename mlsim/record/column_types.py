@@ -229,8 +229,7 @@ class GrowingTimes:
     def values(self) -> NDArray[np.float64]:
         """Return all times so far, in order."""
         self.settle()
-        seconds: NDArray[np.float64] = self._earlier.array[: self._n_earlier]
-        return seconds
+        return self._earlier.array[: self._n_earlier]
 
 
 def zeros(rows: int) -> NDArray[np.float64]:

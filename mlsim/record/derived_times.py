@@ -190,8 +190,7 @@ def step_function(begin: ArrayLike, end: ArrayLike, weight: ArrayLike = 1.0) -> 
     kept = end > begin
     changes = np.concatenate([weights[kept], -weights[kept]])
     times, where = np.unique(np.concatenate([begin[kept], end[kept]]), return_inverse=True)
-    deltas = np.bincount(where, weights=changes, minlength=len(times))
-    return times, np.cumsum(deltas)
+    return times, np.cumsum(np.bincount(where, weights=changes, minlength=len(times)))
 
 
 def step_parts(blocks: Iterable[Spans], others: Spans) -> Iterator[tuple[Floats, Floats]]:
@@ -380,8 +379,7 @@ def run_span(records: tables.Records) -> tuple[float, float]:
     first, last = np.inf, -np.inf
     for jobs in blocks_of(records.jobs):
         first = min(first, float(np.min(jobs.submit_time, initial=np.inf)))
-        ended = jobs.end_time[np.isfinite(jobs.end_time)]
-        last = max(last, float(np.max(ended, initial=-np.inf)))
+        last = max(last, float(np.max(jobs.end_time[np.isfinite(jobs.end_time)], initial=-np.inf)))
     return (first, last) if last > -np.inf else (0.0, 0.0)
 
 

@@ -1,7 +1,5 @@
 """Coordination messages: kept as they are sent, in an unnamed file where they are many, then sorted."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
@@ -143,8 +141,7 @@ class MessageStore:
 
 def _parts(bounds: Floats, block: Block) -> Ints:
     """Return the part of all messages that each one of a block belongs to."""
-    parts: Ints = np.searchsorted(bounds, block["sent"], side="right")
-    return parts
+    return np.searchsorted(bounds, block["sent"], side="right")
 
 
 def _sort(block: Block) -> None:

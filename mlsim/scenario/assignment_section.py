@@ -1,7 +1,5 @@
 """The section ``assign``: rules by which jobs get one of several applications."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -178,13 +176,11 @@ def wrong_rules(rules: tuple[AssignRule, ...], known: Collection[str]) -> Iterat
         key = f"assign.{row}.{'application' if rule.application is not None else 'default'}"
         for name, _ in rule.shares:
             if name not in known:
-                message = (
-                    f"there is no application {name!r};{nearest(name, known)} allowed: {', '.join(known)}"
-                )
-                yield Violation(key, message, ("applications",))
+                text = f"there is no application {name!r};{nearest(name, known)} allowed: {', '.join(known)}"
+                yield Violation(key, text, ("applications",))
         if rule.where is None and row < len(rules) - 1:
-            message = f"is for all jobs, so that assign.{row + 1} is for none; write it last"
-            yield Violation(key, message, (f"assign.{row}.where",))
+            text = f"is for all jobs, so that assign.{row + 1} is for none; write it last"
+            yield Violation(key, text, (f"assign.{row}.where",))
 
 
 def placeholders(path: str) -> list[str]:

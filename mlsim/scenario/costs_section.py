@@ -236,10 +236,8 @@ class CostsConfig(Section):
         for key, amount in given[1:]:
             first, reference = given[0]
             if amount.unit != reference.unit:
-                message = (
-                    f"is in {amount.unit} but {first} is in {reference.unit}; allowed: one unit for both"
-                )
-                yield Violation(key, message, (first, "profile"))
+                text = f"is in {amount.unit} but {first} is in {reference.unit}; allowed: one unit for both"
+                yield Violation(key, text, (first, "profile"))
 
     def _wrong_scale(self) -> Iterator[Violation]:
         """Check that counts become times in exactly one way."""

@@ -153,7 +153,7 @@ class _Builder:
         values: dict[str, Any] = {}
         lines = self._document.lines
         first: dict[str, int] = {}
-        for key_node, value_node in node.value:
+        for key_node, value_node in self._pairs(node, key):
             name = str(key_node.value) if isinstance(key_node.value, str) else "?"
             line = key_node.start_mark.line + 1
             if name in first:
@@ -165,6 +165,30 @@ class _Builder:
             if value is not None or self._keeps_empty((*key, name)):
                 values[name] = value
         return values
+
+    def _pairs(self, node: MappingNode, key: Path) -> list[tuple[Node, Node]]:
+        """Return the nodes of keys and values; before them those that ``<<`` merges and it has not itself."""
+        from ruamel.yaml.nodes import MappingNode, SequenceNode
+
+        own = [pair for pair in node.value if pair[0].tag != f"{_TAG}merge"]
+        names = {str(name.value) for name, _ in own}
+        merged: list[tuple[Node, Node]] = []
+        for merge in (value for name, value in node.value if name.tag == f"{_TAG}merge"):
+            for one in merge.value if isinstance(merge, SequenceNode) else [merge]:
+                self._built += 1
+                if not isinstance(one, MappingNode):
+                    self._refuse(merge, (*key, "<<"), "merges no mapping; write <<: *NAME of a mapping &NAME")
+                elif id(one) in self._open or self._built > _MOST_VALUES:
+                    self._refuse(
+                        merge, (*key, "<<"), "this alias repeats itself or too much; write the values out"
+                    )
+                else:
+                    self._open.add(id(one))
+                    found = [pair for pair in self._pairs(one, key) if str(pair[0].value) not in names]
+                    self._open.discard(id(one))
+                    names |= {str(name.value) for name, _ in found}
+                    merged += found
+        return merged + own
 
     def _scalar(self, node: ScalarNode, key: Path) -> Any:
         tag = str(node.tag).removeprefix(_TAG)

@@ -44,8 +44,7 @@ def installed_version() -> str:
 
 def plugin_directory() -> Path:
     """Return the directory of Slurm's own plugins; the controller's library lies there."""
-    text = called(["ldd", find_program("slurmctld")])
-    found = re.search(r"libslurmfull\.so\S* => (\S+)", text)
+    found = re.search(r"libslurmfull\.so\S* => (\S+)", called(["ldd", find_program("slurmctld")]))
     if found is None:
         raise MlsimError("ldd slurmctld: no libslurmfull.so; the plugins of this Slurm cannot be found")
     return Path(found.group(1)).parent

@@ -287,8 +287,7 @@ def _start_daemons(cluster: Cluster, programs: Mapping[str, str]) -> None:
                 session=True,
             )
         cluster.processes[process.pid] = _begun(process.pid)
-    kept = {**asdict(cluster), "place": str(cluster.place)}
-    (cluster.place / _STATE).write_text(json.dumps(kept))
+    (cluster.place / _STATE).write_text(json.dumps({**asdict(cluster), "place": str(cluster.place)}))
     _wait(lambda: cluster.idle_nodes() == cluster.nodes or len(cluster.running) < len(commands), _UP_SECONDS)
     if cluster.idle_nodes() != cluster.nodes:
         said = []

@@ -93,8 +93,7 @@ def _begin_times(user: Ints, in_session: int, period: float, rng: np.random.Gene
     session = (rank - np.searchsorted(user[order], user)) // in_session
     _, session = np.unique(np.stack([user, session], axis=1), axis=0, return_inverse=True)
     hour = rng.choice(hours, int(session.max()) + 1, p=weight / weight.sum())
-    begin: Floats = (hour[session.ravel()] + rng.random(user.size)) * HOUR
-    return begin
+    return (hour[session.ravel()] + rng.random(user.size)) * HOUR
 
 
 def _submit_times(

@@ -241,8 +241,7 @@ def make_series(mix: Mix, n_jobs: int, n_users: int, scripts: Scripts, rng: np.r
 
 def _draw_shapes(mix: Mix, job_class: int, n: int, rng: np.random.Generator) -> Ints:
     weights = np.array([shape.weight for shape in mix.classes[job_class].shapes])
-    drawn: Ints = rng.choice(len(weights), n, p=weights / weights.sum())
-    return drawn
+    return rng.choice(len(weights), n, p=weights / weights.sum())
 
 
 def _users(n_users: int, n_single: int, n_campaigns: int, rng: np.random.Generator) -> list[int]:

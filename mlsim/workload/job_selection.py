@@ -109,8 +109,7 @@ _MONTHS = 2400  # after the begin of a log
 
 def recorded_starts(jobs: JobBlock) -> Floats:
     """Return the start of each job in the log [s]: submit time plus wait, 0 where it is not known."""
-    starts: Floats = jobs.submit_time + np.maximum(jobs.log_wait, 0.0)
-    return starts
+    return jobs.submit_time + np.maximum(jobs.log_wait, 0.0)
 
 
 class WeekCut(NamedTuple):

@@ -44,29 +44,17 @@ def jobs_with_requests(hardware, submit, run, estimate, units, requests):
     return replace(rows, asked=ResourceRequests(hardware.resources[1:], units[order], totals))
 
 
-def simulate(
-    hardware,
-    jobs,
-    *,
-    blocks=None,
-    exclusive=False,
-    seed=0,
-    failures=(),
-    drains=(),
-    releases=None,
-    cap=None,
-    **batch,
-):
-    """Run jobs; give the batch system, the job rows and the occupancy rows."""
+def system(hardware, jobs, *, exclusive=False, seed=0, failures=(), drains=(), log=None, cap=None, **batch):
+    """Return a batch system for jobs with these columns of requests."""
     mapping = Mapping.NODE if exclusive else Mapping.CORE
     coordination = CoordinationConfig.model_validate(batch.pop("coordination", {}))
-    system = BatchSystem(
+    return BatchSystem(
         hardware,
         BatchConfig.model_validate(batch),
         Requests.on(hardware, mapping, per_job=True, node_sets=jobs.node_sets is not None),
         BatchSetup(
             coordination,
-            None if releases is None else MessageLog(0.0),
+            log,
             OutagePlan(
                 tuple(FailureConfig.model_validate(failure) for failure in failures),
                 drains=tuple(DrainConfig.model_validate(drain) for drain in drains),
@@ -76,8 +64,13 @@ def simulate(
             cap=cap,
         ),
     )
-    system.run([jobs] if blocks is None else blocks, RigidApplications(system, releases))
-    return system, system.jobs(), system.occupancy_rows()
+
+
+def simulate(hardware, jobs, *, blocks=None, releases=None, **options):
+    """Run jobs; give the batch system, the job rows and the occupancy rows."""
+    made = system(hardware, jobs, log=None if releases is None else MessageLog(0.0), **options)
+    made.run([jobs] if blocks is None else blocks, RigidApplications(made, releases))
+    return made, made.jobs(), made.occupancy_rows()
 
 
 def nodes_of(occupancy, job, cores_per_unit) -> list[int]:

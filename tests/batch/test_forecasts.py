@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -14,12 +15,22 @@ from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns.job_columns import PLANNED
 from mlsim.batch.events.forecasts import Forecasts, _Foreseen
 from mlsim.batch.job_recorder import MessageLog
+from mlsim.batch.room.unit_requests import PowerCap
+from mlsim.batch.state.pool_state import PoolRoom
 from mlsim.coordination import Forecast, NodeIdle, NodeReturned, ReleaseAccepted, ReleaseRejected
+from mlsim.platform.machine import PowerColumns
+from tests.batch import hardware
+from tests.batch import test_announced as announced
 from tests.batch.builders import RigidApplications, block, system
-from tests.reference.forecasts import Easy, Job
+from tests.effort import examples
+from tests.reference.allocators import ALLOCATORS, Nodes
+from tests.reference.forecasts import Easy, Job, PlanningWithForecasts, Seen
+from tests.reference.planning import Job as PlannedJob
+from tests.reference.planning import Rules
 
 NODES = 5
 SCOPES = ["ends", "nodes", "remaining_work"]
+MIXED = replace(announced.MIXED, speed=np.array([1.0, 1.0, 2.0, 2.0]))
 TIMES = st.integers(1, 160).map(lambda n: n / 4)
 
 
@@ -87,6 +98,151 @@ def test_schedules_are_those_of_a_slow_reference(
     assert done.end_time.tolist() == [job.end for job in jobs]
     assert not made.state.table.ints[at.SOON].any()
     assert set(made.occupancy_rows().released.tolist()) <= {True, False}
+
+
+def drawn_study(seed: int):
+    """Jobs, messages, outages, rules and options of a busy machine: small ones hardly need a reservation."""
+    draw = random.Random(seed)
+
+    def half(most: int) -> float:
+        return draw.randint(0, 2 * most) / 2
+
+    jobs = sorted(
+        (
+            half(10),
+            half(40),
+            half(40) + 0.5,
+            draw.randint(1, 5),
+            (draw.randint(1, 2), draw.randint(0, 2), 0, 0),
+        )
+        for _ in range(draw.randint(4, 14))
+    )
+    idle = {k: sorted((half(40), half(100)) for _ in range(draw.randint(1, 4))) for k in range(len(jobs))}
+    outages = []
+    for _ in range(draw.randint(0, 3)):
+        kind, start, first = (
+            draw.choice(["announced", "announced", "drained", "failed"]),
+            half(20),
+            draw.randint(0, 3),
+        )
+        last = first if kind == "failed" else draw.randint(first, 3)
+        end = draw.choice([start + half(40) + 0.5, start + half(40) + 0.5, math.inf])
+        told = draw.choice([0.0, start, start / 2]) if kind == "announced" else 0.0
+        outages.append((kind, tuple(range(first, last + 1)), start, end, told))
+    power = []
+    for _ in range(4):
+        off, more, busy = (draw.choice([0.0, 1.0, 2.5, 8.0]) for _ in range(3))
+        power.append((off + more, off + more + busy, off))
+    idle_power, busy_power = sum(row[0] for row in power), sum(row[1] for row in power)
+    times = sorted(draw.sample(range(40), draw.randint(0, 3)))  # none: no cap
+    caps = [
+        (float(at), idle_power + draw.randint(1, 16) / 16 * (busy_power - idle_power) + 0.125) for at in times
+    ]
+    kill, restart = draw.random() < 0.5, draw.random() < 0.5
+    rules = Rules("easy", kill=kill, restart=restart, power=tuple(power), caps=tuple(caps))
+    batch = {"backfill": "easy", "on_overrun": "kill" if kill else "extend", **announced.options(outages)}
+    batch |= {"on_failure": "restart", "max_restarts": rules.max_restarts} if restart else {}
+    return jobs, idle, outages, rules, batch
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=examples(200))
+@given(
+    st.integers(0, 2**32),
+    st.booleans(),
+    st.sampled_from(["first-fit", "best-fit", "worst-fit"]),
+    st.sampled_from([*SCOPES, "nodes", "nodes"]),
+    st.sampled_from([0.0, 0.5]),
+    st.sampled_from([0.0, 0.25, 2.0]),
+)
+def test_schedules_agree_beside_outages_and_a_power_cap_on_mixed_nodes(
+    seed, exclusive, allocator, scope, error, latency
+):
+    """Announced drains and others, failures, restarts, several resources, unequal speeds and power."""
+    jobs, idle, outages, rules, batch = drawn_study(seed)
+    rows, cap = announced.rows_of(MIXED, jobs), None
+    if rules.caps:
+        columns = [np.array(column) for column in zip(*rules.power, strict=True)]
+        cap = PowerCap(PowerColumns(*columns), MIXED.cores, exclusive, rules.caps)
+    made = hardware.system(
+        MIXED,
+        rows,
+        exclusive=exclusive,
+        cap=cap,
+        seed=3,
+        log=MessageLog(latency),
+        coordination={"rca": True, "forecasts": {scope: error}},
+        allocator=allocator,
+        **batch,
+    )
+    made.run([rows], Leaving(made, idle))
+    twins = announced.twins_of(rows)
+    seen = Seen(scope, error, latency, 3, MIXED.speed.tolist())
+    machine = Nodes(MIXED.capacity, exclusive), ALLOCATORS[allocator], rules, announced.outages_of(outages)
+    PlanningWithForecasts(seen, idle, *machine).run(twins)
+    announced.assert_same(twins, made.jobs(), made.occupancy_rows(), exclusive)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=examples(200))
+@given(
+    st.integers(0, 2**32),
+    st.booleans(),
+    st.sampled_from([1, 2]),
+    st.sampled_from([*SCOPES, "nodes", "nodes"]),
+    st.sampled_from([0.0, 0.5]),
+    st.sampled_from([0.0, 0.25, 2.0]),
+)
+def test_schedules_agree_beside_outages_and_a_power_cap_where_units_are_counted(
+    seed, exclusive, cores, scope, error, latency
+):
+    """Nodes all alike, failures, restarts, drains that nobody announces, and a cap."""
+    jobs, idle, outages, rules, batch = drawn_study(seed)
+    outages = [outage for outage in outages if outage[0] != "announced"]
+    most = 4 if exclusive else 4 * cores
+    rows = block(*zip(*(job[:3] + (1 + (seed + job[3]) % most,) for job in jobs), strict=True))
+    steps = [
+        (at, 4 * 2.0 + (1 + (seed + place) % 16) / 16 * 4 * 5.0) for place, (at, _) in enumerate(rules.caps)
+    ]
+    rules = replace(rules, power=((2.0, 7.0, 0.5),) * 4, caps=tuple(steps), counts=True)
+    batch |= announced.options(outages) | {"mapping": "node" if exclusive else "core"}
+    if steps:
+        batch |= {
+            "power": {"idle": 2.0, "busy": 7.0, "off": 0.5},
+            "power_cap": [list(step) for step in steps],
+        }
+    made = system(
+        4,
+        cores,
+        seed=3,
+        log=MessageLog(latency),
+        coordination={"rca": True, "forecasts": {scope: error}},
+        **batch,
+    )
+    assert isinstance(made.state.room, PoolRoom)
+    made.run([rows], Leaving(made, idle))
+    columns = zip(rows.submit_time, rows.run_time, rows.estimate, rows.processors, strict=True)
+    twins = [
+        PlannedJob(number, float(submit), float(run), float(estimate), int(units), (1,))
+        for number, (submit, run, estimate, units) in enumerate(columns)
+    ]
+    seen = Seen(scope, error, latency, 3, [1.0] * 4)
+    machine = Nodes([(cores,)] * 4, exclusive), ALLOCATORS["first-fit"], rules, announced.outages_of(outages)
+    PlanningWithForecasts(seen, idle, *machine).run(twins)
+    announced.assert_same(twins, made.jobs(), made.occupancy_rows(), exclusive)
+
+
+class Leaving(Working):
+    """As :class:`Working`; what a job has no node for is left out."""
+
+    def launch(self, slot, at):
+        number = self.batch.state.number(slot)
+        listed = self.releases[number]
+        self.releases[number] = listed[: len(self.batch.state.rows_of(slot)) - 1]
+        try:
+            return super().launch(slot, at)
+        finally:
+            self.releases[number] = listed
 
 
 class Giving(Working):
@@ -220,6 +376,19 @@ def test_the_head_is_promised_nodes_that_come_back_before_the_end():
     releases = {0: [(10.0, 30.0), (10.0, 30.0)]}
     assert run(rows, releases, "ends").jobs().start_time.tolist() == [0, 22, 2]
     assert run(rows, releases, "nodes").jobs().start_time.tolist() == [0, 10, 15]
+
+
+@pytest.mark.parametrize("told", [0, 5])
+def test_a_node_in_an_announced_drain_is_expected_back_at_its_end(told):
+    # Jobs 1 and 2 hold nodes 0 and 1, 2; job 2 releases node 2, drained from 5 to 20, at 10. The head, of
+    # 2 nodes, is promised 20, and not 40, the end of job 2: job 4, of 20 s on the free node, waits.
+    # Announced at 0, the drain keeps job 2 off node 2; then the head gets that node at 20.
+    rows = [(0.0, 60.0, 60.0, 1), (0.0, 40.0, 40.0, 2), (6.0, 5.0, 5.0, 2), (7.0, 20.0, 20.0, 1)]
+    drains = [{"nodes": "2", "start": 5, "end": 20, "announced": True, "announced_at": told}]
+    for allocator in ("first-fit", "best-fit"):
+        options = {"nodes": 4, "drains": drains, "allocator": allocator}
+        done = run(rows, {1: [(10.0, 1.0)]}, "nodes", **options).jobs()
+        assert done.start_time.tolist() == [0, 0, 20, 25]
 
 
 def test_a_node_that_is_out_of_use_is_not_expected_back():

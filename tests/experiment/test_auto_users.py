@@ -113,7 +113,7 @@ def test_the_reader_keeps_jobs_that_ran_and_who_does_not_switch_is_rigid(reader,
 
 @pytest.mark.slow
 def test_recorded_is_the_log_and_a_replay_is_the_run(cells, script, results):
-    runs = {run[:3]: run.path for run in script["runs_of"](results)}
+    runs = script["runs_of"](results)
     recorded = pl.read_parquet(runs[1, "STATIC", "1"] / "jobs.parquet")
     assert (recorded["run_time"] == recorded["log_run_time"]).all()
     # Loops under a fixed technique are rigid jobs of their run times, as the script assumes.
@@ -149,9 +149,8 @@ def test_rivals_and_the_best_of_each_code(cells, script):
 
 @pytest.mark.slow
 def test_groups_have_all_jobs_once(cells, script):
-    for groups in ("executions", "kind"):
-        rows = script["grouped"](cells, groups)
-        assert rows.filter(pl.col("rival") == "FAC2")["jobs"].sum() == pytest.approx(72)
+    rows = script["by_executions"](cells)
+    assert rows.filter(pl.col("rival") == "FAC2")["jobs"].sum() == pytest.approx(72)
     orders = script["learning"](cells).filter(pl.col("rival") == "auto, exhaustive")
     assert dict(zip(orders["execution"], orders["jobs"], strict=True)) == {
         "1st": 8,
@@ -193,7 +192,7 @@ def test_the_command_writes_tables_and_picture(script, results, tmp_path, monkey
         sys, "argv", ["gains.py", str(results), str(results.parent / "rca"), "--out", str(tmp_path / "out")]
     )
     script["main"]()
-    tables = ("rivals", "executions", "kinds", "learning", "switch", "held-out", "rca")
+    tables = ("rivals", "executions", "learning", "switch", "held-out", "rca")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *(f"{name}.csv" for name in tables),
         "gains.png",
@@ -215,10 +214,9 @@ def test_changes_are_of_sums_and_seeds_of_a_week_stay_together(script):
     jobs = pl.DataFrame(
         {"week": [0, 0, 1, 1], "seed": [1, 2, 1, 2], "run": [0.0, 10.0, 20.0, 0.0], "run_base": [10.0] * 4}
     )
-    assert script["change"](jobs, "run") == -25.0
-    low, high = script["interval"](jobs, "run")
-    assert (low, high) == (-50.0, 0.0)  # weeks change by -50 and 0 %, their seeds by -100 to +100 %
-    assert np.isnan(script["interval"](jobs.filter(pl.col("week") == 0), "run")).all()
+    # Weeks change by -50 and 0 %, their seeds by -100 to +100 %.
+    assert script["change"](jobs, "run") == (-25.0, -50.0, 0.0)
+    assert np.isnan(script["change"](jobs.filter(pl.col("week") == 0), "run")[1:]).all()
 
 
 def test_rivals_are_named_by_their_labels(script, tmp_path):
@@ -235,7 +233,7 @@ def test_rivals_are_named_by_their_labels(script, tmp_path):
         (tmp_path / "store" / "ab" / f"{name}.json").write_text("sum\n" + json.dumps(content))
     content = {"status": "failed", "labels": common | {"method": "expert"}}
     (tmp_path / "store" / "ab" / "e.json").write_text("sum\n" + json.dumps(content))
-    assert [run[:3] for run in script["runs_of"](tmp_path)] == [
+    assert list(script["runs_of"](tmp_path)) == [
         (2, "auto, rl", "1"),
         (2, "auto, rl, RCA", "1"),
         (2, "auto, rl, without AF", "1"),

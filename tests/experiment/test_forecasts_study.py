@@ -31,7 +31,7 @@ def results(tmp_path_factory):
     write_log(place / LOG)
     content = parse_value_text((STUDY / "study.yaml").read_text(), "study.yaml")
     vary = content["vary"]
-    vary["load"] = {"0.9": {"workload.select.scale_load": 2.5}}
+    vary |= {"seeds": 2, "load": {"0.9": {"workload.select.scale_load": 2.5}}}
     vary["dispatcher"] = {name: vary["dispatcher"][name] for name in DISPATCHERS}
     (place / "study.yaml").write_text(json.dumps(content))
     (place / "loops.yaml").write_text((STUDY / "loops.yaml").read_text())
@@ -39,8 +39,8 @@ def results(tmp_path_factory):
     return place / "results"
 
 
-@pytest.mark.parametrize(("file", "loads"), [("study", 3), ("sdsc-sp2", 1), ("hpc2n", 1)])
-def test_each_load_has_all_dispatchers_of_the_picture(script, file, loads):
+@pytest.mark.parametrize(("file", "loads"), [("study", 3), ("sdsc-sp2", 3), ("hpc2n", 3)])
+def test_each_load_or_seed_has_all_dispatchers_of_the_picture(script, file, loads):
     labels = [point.labels for point, _ in load_study(STUDY / f"{file}.yaml").cases]
     assert len(labels) == loads * len(script["ORDER"])
     assert {of["dispatcher"] for of in labels} == set(script["ORDER"])
@@ -52,13 +52,16 @@ def test_a_small_log_gives_the_table(script, results):
     assert everyone["dispatcher"].to_list() == DISPATCHERS
     assert everyone["jobs"].to_list() == [60] * 4
     assert everyone["weeks"].to_list() == [3] * 4  # of the log, although the load is 2.5 times as high
-    means = pl.read_parquet(results / "runs.parquet").select("dispatcher", "wait_time.mean")
+    assert everyone["seeds"].to_list() == [2] * 4
+    means = pl.read_parquet(results / "runs.parquet").select("seed", "dispatcher", "wait_time.mean")
     base = everyone.row(1, named=True)
     assert base["wait %"] == base["wait from"] == base["wait to"] == base["weeks worse"] == 0
     for row in everyone.iter_rows(named=True):
-        assert row["wait"] == pytest.approx(
-            means.filter(pl.col("dispatcher") == row["dispatcher"]).item(0, 1)
-        )
+        by_seed = means.filter(pl.col("dispatcher") == row["dispatcher"])["wait_time.mean"].to_numpy()
+        assert row["wait"] == pytest.approx(by_seed.mean())
+        changes = (by_seed / means.filter(dispatcher="SAF")["wait_time.mean"].to_numpy() - 1) * 100
+        assert row["wait least seed"] == pytest.approx(changes.min())
+        assert row["wait largest seed"] == pytest.approx(changes.max())
         assert row["wait %"] == pytest.approx((row["wait"] / base["wait"] - 1) * 100)
         assert row["wait from"] <= row["wait %"] <= row["wait to"]
     sizes = rows.filter((pl.col("size") != "all") & (pl.col("dispatcher") == "SAF, ends"))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tests.reference import planning
+
 
 @dataclass
 class Job:
@@ -29,12 +31,12 @@ class Job:
         return [(time + latency, time, work) for time, work in sent if time + latency < self.end]
 
 
-def factor(seed: int, job: Job, error: float) -> float:
+def factor(seed: int, job: Job, error: float, attempt: int = 0) -> float:
     """A lognormal number of mean 1 with this coefficient of variation."""
     job.drawn += 1
     if error == 0:
         return 1.0
-    key = np.random.SeedSequence(seed, spawn_key=(0xF0CA, job.id, 0, job.drawn))
+    key = np.random.SeedSequence(seed, spawn_key=(0xF0CA, job.id, attempt, job.drawn))
     sigma = math.sqrt(math.log1p(error**2))
     return math.exp(sigma * np.random.default_rng(key).standard_normal() - math.log1p(error**2) / 2)
 
@@ -127,3 +129,132 @@ class Easy:
             if free >= head.units:
                 return time, free - head.units
         raise AssertionError("the head never fits")
+
+
+@dataclass
+class Seen:
+    """What the dispatcher sees: a scope and its error; ``speeds`` and ``pes`` are those of each node."""
+
+    scope: str
+    error: float
+    latency: float
+    seed: int
+    speeds: list[float]  # of each core
+    pes: int = 10**9  # the most PEs of a node
+
+
+@dataclass
+class Attempt(Job):
+    """A running job as the dispatcher sees it."""
+
+    back: dict[int, float] = field(default_factory=dict)  # node -> when it comes back
+    expected_back: dict[int, float] = field(default_factory=dict)
+
+
+class PlanningWithForecasts(planning.PlanningSystem):
+    """All that may meet at the batch level, under EASY that sees forecasts.
+
+    ``idle`` lists (s after the start, remaining work) of each job: its last nodes come back first.
+    """
+
+    def __init__(self, seen: Seen, idle: dict[int, list[tuple[float, float]]], *others) -> None:
+        super().__init__(*others)
+        self.seen, self.idle = seen, idle
+        self.attempts: dict[int, Attempt] = {}  # of running jobs
+
+    # What happens
+
+    def start(self, job: planning.Job, nodes: list[int], backfilled: bool = False) -> None:
+        super().start(job, nodes, backfilled)
+        there = sorted(set(nodes))
+        idle = self.idle[job.number][: len(there) - 1]  # the job keeps its last node
+        it = Attempt(job.number + 1, job.submit, job.run, job.estimate, job.units, idle)
+        it.start, it.end, it.expected = self.now, job.end, self.now + job.estimate
+        self.attempts[job.number] = it
+        for time, _, _ in it.releases(self.seen.latency):
+            it.back[there.pop()] = time
+        for node, time in it.back.items():
+            self.at(time, 2.5, self.give_back, job, node)
+        times = (
+            set(it.back.values()) if self.seen.scope == "remaining_work" else {it.start + self.seen.latency}
+        )
+        for time in sorted(times):
+            self.at(time, 3.5, self.see, job)
+
+    def free(self, job: planning.Job) -> None:
+        super().free(job)
+        self.attempts.pop(job.number, None)
+        self.events = [event for event in self.events if event[3] == self.leave or event[4][:1] != (job,)]
+
+    def give_back(self, job: planning.Job, node: int) -> None:
+        gone = [held for held in job.nodes if held == node]
+        job.nodes = [held for held in job.nodes if held != node]
+        job.stays.append((job.start, self.now, gone))
+        self.want_pass()
+
+    def see(self, job: planning.Job) -> None:
+        it, now = self.attempts[job.number], self.now
+        limit = it.start + it.walltime
+        limit = limit if limit > now else math.inf
+        drawn = factor(self.seen.seed, it, self.seen.error, job.attempts)
+        self.want_pass()
+        if self.seen.scope == "remaining_work":
+            _, sent, work = [row for row in it.releases(self.seen.latency) if row[0] <= now][-1]
+            speed = sum(self.pes(job, node) * self.seen.speeds[node] for node in set(job.nodes))
+            it.expected = min(max(sent + drawn * work / speed, now + 1), limit)
+            return
+
+        def seen(time: float) -> float:
+            return min(time if drawn == 1 else now + max(drawn * (time - now), 1.0), limit)
+
+        it.expected = seen(it.end)
+        revised = [it.expected] if it.expected < it.end else []
+        if self.seen.scope == "nodes":
+            coming = {node: time for node, time in it.back.items() if time > now}
+            it.expected_back = {node: seen(time) for node, time in coming.items()}
+            revised += [seen(time) for time in coming.values() if seen(time) < time]
+        if revised:
+            self.at(min(revised), 3.5, self.see, job)
+
+    def pes(self, job: planning.Job, node: int) -> int:
+        held = (
+            self.nodes.capacity[node][0] if self.nodes.exclusive else job.nodes.count(node) * job.request[0]
+        )
+        return min(held, self.seen.pes)
+
+    # What is expected
+
+    def expected(self, job: planning.Job) -> float:
+        end = self.attempts[job.number].expected
+        if end > self.now:
+            return end
+        return self.now if self.now in (job.end, job.start) else self.now + 1.0
+
+    def comes_back(self, job: planning.Job, node: int) -> float:
+        """When a job is expected to release a node."""
+        return max(self.attempts[job.number].expected_back.get(node, self.expected(job)), self.now)
+
+    def free_at(self, time: float, planned) -> list[tuple[int, ...]]:
+        held = [
+            ([node for node in job.nodes if self.comes_back(job, node) > time], job.request)
+            for job in self.running
+        ]
+        held += [(nodes, request) for begin, end, nodes, request, _ in planned if begin <= time < end]
+        return self.left_of(held)
+
+    def moments(self, planned) -> list[float]:
+        back = [self.comes_back(job, node) for job in self.running for node in job.nodes]
+        return sorted({*super().moments(planned), *back})
+
+    def units_at(self, time: float, planned) -> int:
+        back = [node for job in self.running for node in job.nodes if self.comes_back(job, node) <= time]
+        taken = sum(len(nodes) for begin, end, nodes, _, _ in planned if begin <= time < end)
+        return self.units_now() + self.units_of(back) - taken
+
+    def watts_left(self, time: float, planned=(), starts: bool = False) -> float:
+        left = super().watts_left(time, planned, starts=starts)
+        for job in self.running if left < math.inf and not starts else ():
+            if self.expected(job) > time:
+                back = [node for node in job.nodes if self.comes_back(job, node) <= time]
+                left += self.cost(back, job.request)
+        return left

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.errors import InputError
-from mlsim.scenario import BatchConfig, Policy, load, loads
+from mlsim.scenario import BatchConfig, Policy, dump, load, loads
 from mlsim.scenario.scenario_loading import overridden
 from mlsim.scenario.words import Backfill
 
@@ -175,6 +175,11 @@ def test_no_more_than_one_screen() -> None:
         ("a: 1\nb: \x00", "study.yaml:2: not valid YAML: special characters are not allowed"),
         ("a: *x", "study.yaml:1: not valid YAML: found undefined alias 'x'"),
         ("a: &x {b: *x}", "study.yaml:1: a.b: this alias repeats itself or too much"),
+        ("a: &x {<<: *x}", "study.yaml:1: a.<<: this alias repeats itself or too much"),
+        (
+            "a: &x [1]\nb: {<<: *x}",
+            "study.yaml:1: b.<<: merges no mapping; write <<: *NAME of a mapping &NAME",
+        ),
         ("name: !!python/object:os 1", "study.yaml:1: name: the tag !!python/object:os is not understood"),
     ],
 )
@@ -185,6 +190,38 @@ def test_what_is_no_scenario(text: str, message: str) -> None:
 def test_aliases_do_not_blow_up() -> None:
     levels = "\n".join(f"k{i}: &k{i} [{', '.join([f'*k{i - 1}'] * 9)}]" for i in range(1, 9))
     assert "this alias repeats itself or too much" in told(f"k0: &k0 [1]\n{levels}\n")
+    merged = "\n".join(f"k{i}: &k{i} {{<<: [{', '.join([f'*k{i - 1}'] * 9)}]}}" for i in range(1, 9))
+    assert "this alias repeats itself or too much" in told(f"k0: &k0 {{a: 1}}\n{merged}\n")
+
+
+MERGED = """\
+platform: {nodes: [&node {name: a, count: 2, cores: 4}, {<<: *node, name: b}]}
+workload: {path: log.swf}
+applications:
+  base: &base {model: loop, steps: 3, costs: &costs {profile: constant, mean: 1 s}, iterations: {count: 64}}
+  other: &other {<<: *base, technique: SS, steps: 5}
+  both: {technique: GSS, <<: [*other, {technique: FAC2, min_chunk: 2}]}
+  default: {<<: *other, steps: , costs: {<<: *costs, mean: 2 s}}
+assign: [{default: base}]
+"""
+
+
+def test_mappings_are_merged_and_own_keys_win() -> None:
+    scenario = loads(MERGED, "x.yaml")
+    assert [(node.name, node.count, node.cores) for node in scenario.platform.nodes] == [
+        ("a", 2, 4),
+        ("b", 2, 4),
+    ]
+    found = {name: one.application for name, one in scenario.by_application.items()}
+    assert {name: (one.time_steps, one.technique, one.min_chunk) for name, one in found.items()} == {
+        "base": (3, "STATIC", 1),
+        "other": (5, "SS", 1),
+        "both": (5, "GSS", 2),
+        "default": (1, "SS", 1),
+    }
+    assert [one.costs.mean.value for one in found.values()] == [1.0, 1.0, 1.0, 2.0]
+    again = loads(dump(scenario), "x.yaml")
+    assert again == scenario
 
 
 def test_endless_nesting_is_told() -> None:

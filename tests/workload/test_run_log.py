@@ -186,6 +186,25 @@ def test_a_technique_that_the_scenario_chose_stays_the_scenarios(tmp_path):
     assert jobs["technique"].to_list() == ["STATIC", None, "STATIC", None, "STATIC", "STATIC"]
 
 
+def test_runs_with_costs_beside_the_jobs_have_the_same_bytes_anywhere(tmp_path):
+    runs = []
+    for name in ("here", "elsewhere"):
+        place = tmp_path / name
+        (place / "measured" / "costs").mkdir(parents=True)
+        np.save(place / "measured" / "costs" / "a.npy", np.linspace(0.5, 1.5, 64))
+        columns = dict(zip(HEAD[:5], map(list, zip(*[row[:5] for row in ROWS], strict=True)), strict=True))
+        columns |= {"application": OWN["application"], "costs": ["costs/a.npy", *[None] * 5]}
+        pl.DataFrame(columns).write_parquet(place / "measured" / "jobs.parquet")
+        runs.append(simulate(place, place / "measured", "run", **SEVERAL))
+        again = simulate(place, runs[-1], "again", **SEVERAL)
+        assert (again / "loops.parquet").read_bytes() == (runs[-1] / "loops.parquet").read_bytes()
+    jobs = [(run / "jobs.parquet").read_bytes() for run in runs]
+    assert jobs[0] == jobs[1]
+    assert pl.read_parquet(runs[0] / "jobs.parquet")["costs"].drop_nulls().to_list() == [
+        "../measured/costs/a.npy"
+    ]
+
+
 def test_costs_beside_the_jobs_are_checked_by_their_digest(tmp_path):
     directory = tmp_path / "measured"
     (directory / "costs").mkdir(parents=True)

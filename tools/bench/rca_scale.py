@@ -4,7 +4,8 @@ Run it as ``python tools/bench/rca_scale.py`` with the logs of the Parallel Work
 or name some of them (``KTH Curie``). Each run is ``mlsim run`` in a process of its own. ``--shares 0.1 1``
 gives the shares of each log that are simulated, from its first job on; between two shares the exponents of
 CPU seconds over jobs and over messages are printed. ``--without`` simulates the same without RCA;
-``--calibrate`` lets loops take the recorded run times of their jobs, and ``--technique`` is theirs.
+``--calibrate`` lets loops take the recorded run times of their jobs, under STATIC or the technique that it
+names; ``--technique`` is that of the loops.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ batch: {{policy: FCFS, backfill: easy, on_overrun: extend}}
 application:
   model: loop
   iterations: {{per_pe: 1}}
-  costs: {{profile: job, variation: 0.25, calibrate: {calibrate}}}
+  costs: {{profile: job, variation: 0.25, {calibrate}}}
   technique: {technique}
 coordination: {{rca: {rca}}}
 output: {{pictures: off}}
@@ -64,14 +65,15 @@ def main() -> None:
     parser.add_argument("logs", nargs="*", metavar="LOG", help=f"of {', '.join(LOGS)}; default: all")
     parser.add_argument("--shares", type=float, nargs="+", default=[1.0])
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--calibrate", action="store_const", default="none", const="recorded")
+    parser.add_argument("--calibrate", nargs="?", const="STATIC", metavar="TECHNIQUE")
     parser.add_argument("--technique", default="STATIC")
     given = parser.parse_args()
     if unknown := set(given.logs) - set(LOGS):
         parser.error(f"no such log: {', '.join(sorted(unknown))}; allowed: {', '.join(LOGS)}")
     traces = Path(os.environ.get("MLSIM_TRACES", ROOT.parent / "shared" / "traces")).resolve()
     keys = {"rca": "off" if given.without else "on"}
-    keys |= {"calibrate": given.calibrate, "technique": given.technique}
+    to = f"calibrate: recorded, calibrate_to: {{technique: {given.calibrate}}}"
+    keys |= {"calibrate": to if given.calibrate else "calibrate: none", "technique": given.technique}
     print("log          jobs    messages    CPU s    ms a job  peak MB  exponent: jobs  messages", flush=True)
     for name in given.logs or LOGS:
         before: tuple[int, int, Cost] | None = None

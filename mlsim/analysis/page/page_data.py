@@ -64,8 +64,7 @@ def wanted_jobs(loops: Loops, most_chunks: int) -> Ints:
     lost = loops.overhead + loops.idle
     order = np.lexsort((np.arange(len(lost)), -lost))
     fits = np.cumsum(loops.steps[order]) <= most_chunks
-    rows: Ints = np.sort(loops.job[order[fits]])
-    return rows
+    return np.sort(loops.job[order[fits]])
 
 
 def loop_data(records: Records, some: PageLoops) -> dict[str, Any]:

@@ -211,6 +211,19 @@ def axes_at(figure: Figure, left: int, top: int, width: int, height: int) -> Axe
     return figure.add_axes(box)
 
 
+def panels(
+    n: int, across: int, edges: tuple[int, int, int, int], height: int, gap: int = 0, between: int = 0
+) -> tuple[Figure, list[Axes]]:
+    """Make a picture of n panels in reading order, with room at left, right, top and bottom (pixels)."""
+    left, right, top, bottom = edges
+    across = max(min(n, across), 1)
+    down = max(-(-n // across), 1)
+    width = (WIDTH - left - right - (across - 1) * gap) // across
+    figure = canvas(top + down * height + (down - 1) * between + bottom)
+    corners = ((left + k % across * (width + gap), top + k // across * (height + between)) for k in range(n))
+    return figure, [axes_at(figure, *corner, width, height) for corner in corners]
+
+
 def job_palette() -> NDArray[np.float64]:
     """Return colours for jobs, (21, 3) RGB in [0, 1]: seven hues, each plain, lighter and darker."""
     hues = np.array([rgb(hue) for hue in _HUES])

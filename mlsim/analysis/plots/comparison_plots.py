@@ -250,35 +250,26 @@ def value_boxes(
     panels: Mapping[str, Mapping[str, Floats]], title: str, y: str, scale: Literal["linear", "log"]
 ) -> Figure:
     """Draw distributions: ``panels`` maps panels to names and values of boxes; scale ``log`` is from 1 up."""
-    boxes = {
-        panel: {name: _Box.of(values) for name, values in named.items()} for panel, named in panels.items()
-    }
+    boxes = {panel: {name: _Box.of(own) for name, own in named.items()} for panel, named in panels.items()}
     return _boxes(boxes, title, y, scale)
 
 
 def _boxes(panels: Panels, title: str, y: str, scale: str) -> Figure:
     """Draw panels, a few beside each other, on one scale, a box a run."""
-    across = min(len(panels), _ACROSS)
-    down = -(-len(panels) // across)
-    width = (chart_style.WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) // across
     names = list(dict.fromkeys(name for boxes in panels.values() for name in boxes))
-    upright = sum(len(name) + 3 for name in names) * across > _LETTERS
+    upright = sum(len(name) + 3 for name in names) * min(len(panels), _ACROSS) > _LETTERS
     below = 50 + (_LETTER * max(map(len, names)) if upright else 0)
     with chart_style.picture_style():
-        figure = chart_style.canvas(_TOP + down * (_HEIGHT + below) + (down - 1) * _GAP)
-        all_axes = []
-        for place, (name, boxes) in enumerate(panels.items()):
-            row, column = divmod(place, across)
-            left, top = _LEFT + column * (width + _GAP), _TOP + row * (_HEIGHT + below + _GAP)
-            axes = chart_style.axes_at(figure, left, top, width, _HEIGHT)
+        edges = _LEFT, _RIGHT, _TOP, below
+        figure, every = chart_style.panels(len(panels), _ACROSS, edges, _HEIGHT, _GAP, below + _GAP)
+        for place, (axes, (name, boxes)) in enumerate(zip(every, panels.items(), strict=True)):
             _draw_run_boxes(axes, boxes)
             axes.set_title(name)
             axes.tick_params(axis="x", length=0, labelrotation=90 if upright else 0)
-            axes.tick_params(labelleft=not column)
-            if not column:
+            axes.tick_params(labelleft=not place % _ACROSS)
+            if not place % _ACROSS:
                 axes.set_ylabel(y)
-            all_axes.append(axes)
-        _scale(all_axes, scale)
+        _scale(every, scale)
         chart_style.write_title(figure, title)
         _explain(figure)
     return figure
@@ -355,14 +346,11 @@ def weekly_bands(runs: Runs, tau: float) -> Figure:
     Fig. 4.1). The axis is logarithmic if runs differ by more than a factor of ten.
     """
     names = ("wait_time", "bounded_slowdown", "per_processor_bounded_slowdown")
-    height, gap = 330, 90
-    width = (chart_style.WIDTH - _LEFT - _RIGHT - 2 * gap) // 3
     with chart_style.picture_style():
-        top = _CURVES_TOP + 66
-        figure = chart_style.canvas(top + height + _CURVES_BOTTOM)
-        for place, name in enumerate(names):
+        edges = _LEFT, _RIGHT, _CURVES_TOP + 66, _CURVES_BOTTOM
+        figure, panels = chart_style.panels(len(names), len(names), edges, 330, 90)
+        for axes, name in zip(panels, names, strict=True):
             metric = job_metrics.JOB_METRICS[name]
-            axes = chart_style.axes_at(figure, _LEFT + place * (width + gap), top, width, height)
             weeks = [job_metrics.weekly(run.jobs, metric.values(run.jobs, tau)) for run in runs.values()]
             _draw_weeks(axes, weeks, 3600.0 if metric.unit == "s" else 1.0)
             axes.set_title(f"{metric.title} (h)" if metric.unit == "s" else metric.title)
@@ -402,13 +390,10 @@ def utilization_lines(runs: Runs) -> Figure:
     panels = {"busy": busy_share}
     if any(_differs(utilization(records)) for records in runs.values()):
         panels["allocated"] = allocated_share
-    height, gap = 300, 50
     with chart_style.picture_style():
-        top = _CURVES_TOP + 56
-        figure = chart_style.canvas(top + len(panels) * height + (len(panels) - 1) * gap + _CURVES_BOTTOM)
-        for place, (name, shares) in enumerate(panels.items()):
-            below = top + place * (height + gap)
-            axes = chart_style.axes_at(figure, _LEFT, below, chart_style.WIDTH - _LEFT - _RIGHT, height)
+        edges = _LEFT, _RIGHT, _CURVES_TOP + 56, _CURVES_BOTTOM
+        figure, every = chart_style.panels(len(panels), 1, edges, 300, between=50)
+        for place, (axes, (name, shares)) in enumerate(zip(every, panels.items(), strict=True)):
             _draw_shares_of_time(axes, axis, [_while_running(shares, run, axis) for run in runs.values()])
             means = ", ".join(f"{label} {share(utilization(run)[name])}" for label, run in runs.items())
             axes.set_title(f"{name}: {means}" if len(means) < 110 else name)
@@ -457,9 +442,7 @@ def pass_times(runs: Runs) -> Figure:
     A line is the median, its band goes up to the 90th percentile.
     """
     with chart_style.picture_style():
-        top = _CURVES_TOP + 36
-        figure = chart_style.canvas(top + 430 + _CURVES_BOTTOM)
-        axes = chart_style.axes_at(figure, _LEFT, top, chart_style.WIDTH - _LEFT - _RIGHT, 430)
+        figure, (axes,) = chart_style.panels(1, 1, (_LEFT, _RIGHT, _CURVES_TOP + 36, _CURVES_BOTTOM), 430)
         for place, records in enumerate(runs.values()):
             table, colour = pass_time_by_queue_length(records.passes, 3), chart_style.colour_of(place)
             middle = (table["low"] + table["high"]).to_numpy() / 2

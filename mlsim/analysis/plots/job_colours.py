@@ -1,7 +1,5 @@
 """Colours of jobs in Gantt charts: one for each job, or for each user, partition, application."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,6 +1,5 @@
 """Chunk sizes and iteration costs of loops, and their PEs over time; figures of loops for papers."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -24,7 +23,8 @@ from mlsim.record.table_blocks import chunk_blocks, n_rows, size_range
 
 _MOST_ACROSS = 4
 _LETTER = 13  # width of a letter of a panel's title, in pixels
-_LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 70, 40, 95, 80
+_LEFT, _GAP, _LINE = 110, 40, 95
+_EDGES = (_LEFT, 30, 70, 80)
 _SINGLE_HEIGHT, _HEIGHT = 560, 260
 _FINEST = 1500  # number of distinguishable steps along the axis
 
@@ -61,19 +61,14 @@ def chunk_sizes(curves: Sequence[Curve], title: str) -> Figure:
     """Draw chunk sizes over scheduling steps, one panel per loop (as Eleliemy 2021, Fig. 2.1)."""
     letters = max((len(curve.label) for curve in curves), default=1)
     across = max(min(len(curves), _MOST_ACROSS, (chart_style.WIDTH - _LEFT) // (_LETTER * letters + _GAP)), 1)
-    down = max(math.ceil(len(curves) / across), 1)
     height = _SINGLE_HEIGHT if len(curves) <= 1 else _HEIGHT
-    width = (chart_style.WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) // across
     top = max((int(curve.size.max()) for curve in curves if len(curve.size)), default=1)
     with chart_style.picture_style():
-        figure = chart_style.canvas(_TOP + down * height + (down - 1) * _LINE + _BOTTOM)
-        for place, curve in enumerate(curves):
-            row, column = divmod(place, across)
-            left, above = _LEFT + column * (width + _GAP), _TOP + row * (height + _LINE)
-            axes = chart_style.axes_at(figure, left, above, width, height)
+        figure, panels = chart_style.panels(len(curves), across, _EDGES, height, _GAP, _LINE)
+        for place, (axes, curve) in enumerate(zip(panels, curves, strict=True)):
             _draw(axes, curve, top)
             axes.set_xlabel(f"scheduling step ({count(curve.steps, 'chunk')})")
-            if column:
+            if place % across:
                 axes.tick_params(labelleft=False)
             else:
                 axes.set_ylabel("chunk size (iterations)")

@@ -1,6 +1,5 @@
 """Curves and grouped bars in panels."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from mlsim.analysis.plots import chart_style, legends
 
-_LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 110, 40, 110, 90
+_EDGES, _GAP, _LINE = (110, 30, 110, 90), 40, 110
 _WIDE_GAP = 100  # with space for the numbers of each panel
 _HEIGHT = 330
 
@@ -47,22 +46,16 @@ class Look:
 def lines(panels: Sequence[LinePanel], title: str, x: str, y: str, look: Look | None = None) -> Figure:
     """Draw curves in panels, in reading order; a name has one colour in all panels."""
     look = look or Look()
-    across = min(len(panels), look.across) or 1
-    down = max(math.ceil(len(panels) / across), 1)
     gap = _WIDE_GAP if look.own_scales else _GAP
-    width = (chart_style.WIDTH - _LEFT - _RIGHT - (across - 1) * gap) // across
     names = list(dict.fromkeys(name for panel in panels for name in panel.series))
     with chart_style.picture_style():
-        figure = chart_style.canvas(_TOP + down * _HEIGHT + (down - 1) * _LINE + _BOTTOM)
-        for place, panel in enumerate(panels):
-            row, column = divmod(place, across)
-            left, top = _LEFT + column * (width + gap), _TOP + row * (_HEIGHT + _LINE)
-            axes = chart_style.axes_at(figure, left, top, width, _HEIGHT)
+        figure, every = chart_style.panels(len(panels), look.across, _EDGES, _HEIGHT, gap, _LINE)
+        for place, (axes, panel) in enumerate(zip(every, panels, strict=True)):
             _draw(axes, panel, names, look)
             _limit(axes, [panel] if look.own_scales else panels, look)
             legends.tell_apart(axes)
             axes.set_xlabel(x)
-            if column:
+            if place % look.across:
                 axes.tick_params(labelleft=look.own_scales)
             else:
                 axes.set_ylabel(y)
@@ -141,21 +134,16 @@ class Panel:
 
 def bars(panels: Sequence[Panel], title: str, label: str) -> Figure:
     """Draw panels of grouped bars, two side by side; ``label`` names the value, with its unit."""
-    across = min(len(panels), _ACROSS)
-    down = math.ceil(len(panels) / across)
-    width = (chart_style.WIDTH - _BARS_LEFT - _BARS_RIGHT - (across - 1) * _BARS_GAP) // across
     upright = max((len(name) + 1) * len(panel.groups) for panel in panels for name in panel.groups)
     longest = max(len(name) for panel in panels for name in panel.groups)
     below = _BELOW + (_LETTER * longest if upright > _MOST_LETTERS else 0)
     with chart_style.picture_style():
-        figure = chart_style.canvas(_BARS_TOP + down * (_BARS_HEIGHT + below))
+        edges = _BARS_LEFT, _BARS_RIGHT, _BARS_TOP, below
+        figure, every = chart_style.panels(len(panels), _ACROSS, edges, _BARS_HEIGHT, _BARS_GAP, below)
         names = list(dict.fromkeys(name for panel in panels for name in panel.series))
-        for place, panel in enumerate(panels):
-            row, column = divmod(place, across)
-            left, top = _BARS_LEFT + column * (width + _BARS_GAP), _BARS_TOP + row * (_BARS_HEIGHT + below)
-            axes = chart_style.axes_at(figure, left, top, width, _BARS_HEIGHT)
+        for place, (axes, panel) in enumerate(zip(every, panels, strict=True)):
             _draw_bars(axes, panel, names, upright > _MOST_LETTERS)
-            if not column:
+            if not place % _ACROSS:
                 axes.set_ylabel(label)
         colours = ((chart_style.colour_of(place), name) for place, name in enumerate(names))
         handles: list[Any] = [Patch(color=colour, label=name) for colour, name in colours]

@@ -156,8 +156,7 @@ def _summed(records: Records, of_part: Callable[[Records], Floats]) -> Floats:
 
 def _share_of_machine(records: Records, used_cores: Callable[[Records], Floats]) -> Floats:
     """Return cores as a share of all, with rounding errors clipped to [0, 1]."""
-    used = _summed(records, used_cores)
-    return np.clip(used / max(machine_cores(records.nodes), 1), 0.0, 1.0)
+    return np.clip(_summed(records, used_cores) / max(machine_cores(records.nodes), 1), 0.0, 1.0)
 
 
 def _draw_shares(axes: Axes, axis: chart_style.TimeAxis, records: Records) -> None:
@@ -218,8 +217,7 @@ def draw_outages(axes: Axes, axis: chart_style.TimeAxis, outages: Outages) -> li
     """Draw outages by time and node, one hatch per kind; return their legend entries."""
     handles = []
     for kind, (label, hatch, colour) in _LOOKS.items():
-        some = rows_of(outages, outages.kind == kind)
-        boxes = out_of_use_boxes(some, axis.begin, axis.end)
+        boxes = out_of_use_boxes(rows_of(outages, outages.kind == kind), axis.begin, axis.end)
         if not len(boxes):
             continue
         look: dict[str, Any] = {"facecolor": colour, "alpha": 0.35}

@@ -224,8 +224,7 @@ class BySimulation(Selector):
             free, speed = measured_costs.when_free(known, progress.running, self._p)
             costs = self._drawn(known, progress.position)
             self._prepared(begin, part)
-            rest = Rest(free, progress.now)
-            best = self._best_of(costs, speed, rest, elapsed)
+            best = self._best_of(costs, speed, Rest(free, progress.now), elapsed)
             self._changed |= best != self._current
             self._current = best
             self._own += self.spent

@@ -116,8 +116,7 @@ nodes_at = job_columns.by_address(Nodes)
 
 def free_of_each(nodes: Nodes) -> NDArray[np.int64]:
     """Return what is free of each resource on each node; shape (nodes, R)."""
-    free: NDArray[np.int64] = nodes.free[first_nodes(nodes.starts, len(nodes.free))]
-    return free
+    return nodes.free[first_nodes(nodes.starts, len(nodes.free))]
 
 
 _COUNT_BITS: Final = 32

@@ -163,8 +163,7 @@ def scarce_types(capacity: IntColumns) -> Bools:
     """Return which types only some of the nodes in use have."""
     has = capacity > 0
     in_use = has[has.any(axis=1)]
-    scarce: Bools = np.array(in_use.any(axis=0) & ~in_use.all(axis=0), np.bool_)
-    return scarce
+    return np.array(in_use.any(axis=0) & ~in_use.all(axis=0), np.bool_)
 
 
 def sorts_of(capacity: IntColumns) -> tuple[IntColumn, IntColumn]:

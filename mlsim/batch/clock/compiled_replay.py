@@ -1,7 +1,5 @@
 """Compiled replay of jobs whose ends are known at their starts, with the results of the event clock."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple

@@ -175,8 +175,7 @@ class _Memory:
             ended=np.empty(longest, np.int64),
         )
         no_nodes, no_starts = np.empty(0, np.int64), np.empty((0, 0), np.int64)
-        counts = np.zeros(N_POOL_COUNTS, np.int64)
-        self.pool = Pool(no_nodes, no_nodes, no_starts, no_starts, counts)
+        self.pool = Pool(no_nodes, no_nodes, no_starts, no_starts, np.zeros(N_POOL_COUNTS, np.int64))
         self._packed = pack_pointers(self.columns), pack_pointers(self.pool)
         first, second = (int(packed.ctypes.data) for packed in self._packed)
         self.addresses = first, second

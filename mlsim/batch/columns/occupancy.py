@@ -139,8 +139,7 @@ def runs_of(kinds: Ints, amounts: Ints | None = None) -> Ints:
 def first_nodes(starts: Ints, n_nodes: int) -> Ints:
     """Return the first node of the run of each node."""
     begins = np.unpackbits(starts[0].view(np.uint8), count=n_nodes, bitorder="little")
-    first: Ints = np.flatnonzero(begins)[np.cumsum(begins, dtype=np.int64) - 1]
-    return first
+    return np.flatnonzero(begins)[np.cumsum(begins, dtype=np.int64) - 1]
 
 
 @leaf_kernel

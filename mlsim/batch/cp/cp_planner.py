@@ -83,13 +83,11 @@ class Cp(Lists):
         each = scheduling + _MODEL + _SEARCH
         # Only jobs that end late can make a plan end earlier.
         order = np.argsort(-(found.starts + task.jobs.durations), kind="stable")
-        neighbourhoods = self._neighbourhoods(
-            order if task.makespan else found.order, max(int(left / each), 1)
-        )
-        parts = len(neighbourhoods)
+        neighbours = self._neighbourhoods(order if task.makespan else found.order, max(int(left / each), 1))
+        parts = len(neighbours)
         limit = max(left / parts - scheduling - _MODEL, 0.1 * left / parts)
         control = replace(self.control, limit=limit, last_limit=limit + extra / parts, pace=_PACE)
-        for free in neighbourhoods:
+        for free in neighbours:
             _search(task, found, free, control)
             if found.status is cp_solve.Status.OPTIMAL:
                 break

@@ -42,8 +42,7 @@ def overstated(weights: Floats, scale: float, latest: Floats) -> float:
     jobs cost millions of times as much as those of others. No plan has starts later than ``latest`` (s per
     job).
     """
-    above = np.maximum(_rounded(weights, scale) / scale - weights, 0.0)
-    return float(above @ latest)
+    return float(np.maximum(_rounded(weights, scale) / scale - weights, 0.0) @ latest)
 
 
 def boxes_by_end(remaining: Ints, amounts: Ints) -> tuple[list[int], list[int]]:
@@ -169,8 +168,7 @@ class Scheduling:
     def power_of_unit(self, job: int) -> Ints:
         """Return the power of a unit of a job on each node, in the measure and rounded up."""
         power = self.instance.power
-        added: Ints = -(-power.of_node * int(power.counts[job]) // self.power_measure)
-        return added
+        return -(-power.of_node * int(power.counts[job]) // self.power_measure)
 
     def minimize(self, weights: Floats, after: Floats | None = None) -> float:
         """Minimise the weighted sum of starts and return the scale of the weights.

@@ -97,8 +97,7 @@ class PowerPart:
 
     def shares(self) -> Floats:
         """Return the least power of each queued job as a fraction of what all may add."""
-        shares: Floats = self.least / max(self.capacity, 1)
-        return shares
+        return self.least / max(self.capacity, 1)
 
     def added(self, job: int, nodes: Ints) -> int:
         """Return the power of a queued job with its units on these nodes (microwatts)."""
@@ -235,8 +234,7 @@ class Instance:
     def priority(self) -> Floats:
         """Return each queued job's slowdown if it started now; larger goes first (paper, section 2.2)."""
         d = self.queued.duration
-        priority: Floats = (self.now - self.queued.arrival + d) / d
-        return priority
+        return (self.now - self.queued.arrival + d) / d
 
     def without_resources(self, kept: Ints) -> Instance:
         """Keep only the resource types with these indices."""

@@ -146,8 +146,7 @@ class Lists:
     def plan(self, instance: Instance) -> tuple[Plan, Solve]:
         """Plan an instance."""
         began = time.perf_counter()
-        queued = instance.queued
-        n = len(queued)
+        n = len(instance.queued)
         order = np.flatnonzero(instance.shared.fits_now(n))
         if not len(first_that_fit(order, 1, instance)):
             return Plan.empty(n), Solve(n, build_seconds=time.perf_counter() - began)
@@ -298,8 +297,7 @@ class Lists:
         rate[:fixed] = 0.0
         keep = rate[:, None] * np.where(requests > 0, capacity, 0)
         # A job that needs nearly all there is starts when all the rest is free.
-        rest: Floats = np.minimum(keep, np.maximum(capacity - requests * jobs.units[:, None], 0.0))
-        return rest
+        return np.minimum(keep, np.maximum(capacity - requests * jobs.units[:, None], 0.0))
 
     # Search
 

@@ -30,8 +30,7 @@ class Plan:
 
     def starting(self) -> list[int]:
         """Return the rows of the jobs that start now."""
-        rows: list[int] = np.flatnonzero(self.start == 0).tolist()
-        return rows
+        return np.flatnonzero(self.start == 0).tolist()
 
 
 def objective_of(instance: Instance, start: Ints) -> float:
@@ -39,8 +38,7 @@ def objective_of(instance: Instance, start: Ints) -> float:
     planned = start != LATER
     queued = instance.queued
     wait = instance.now + start - queued.arrival
-    slowdown = (wait + queued.duration) / queued.duration
-    return float(slowdown[planned].sum())
+    return float(((wait + queued.duration) / queued.duration)[planned].sum())
 
 
 def check_plan(instance: Instance, plan: Plan) -> list[str]:

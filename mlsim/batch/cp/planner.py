@@ -75,8 +75,7 @@ class Planner:
 
     def weights(self, queued: Queued) -> Floats:
         """Return the cost of a second of waiting: 1 / d, so that the objective is the sum of slowdowns."""
-        weights: Floats = 1.0 / queued.duration
-        return weights
+        return 1.0 / queued.duration
 
     def after(self, _instance: Instance) -> Floats | None:
         """Return until when waiting costs nothing (s from now per queued job); None: it always costs."""

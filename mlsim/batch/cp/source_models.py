@@ -329,19 +329,16 @@ class Pcp2(Planner):
 
     def priority(self, instance: Instance) -> Floats:
         """Return the wait of each queued job: the longest-waiting goes first."""
-        wait: Floats = instance.now - instance.queued.arrival
-        return wait
+        return instance.now - instance.queued.arrival
 
     def weights(self, queued: Queued) -> Floats:
         """Return the weight of each queued job, 1 / ewt."""
-        weights: Floats = 1.0 / queued.ewt
-        return weights
+        return 1.0 / queued.ewt
 
     def after(self, instance: Instance) -> Floats:
         """Return the ends of expected waits: the objective is the sum of max(0, (s - q - ewt) / ewt)."""
         queued = instance.queued
-        after: Floats = queued.arrival + queued.ewt - instance.now
-        return after
+        return queued.arrival + queued.ewt - instance.now
 
     def place(self, model: Scheduling) -> NodePlaces:
         """Add PCP'19's intervals."""

@@ -26,6 +26,7 @@ class _Foreseen:
     """A running job: the messages that will release its nodes, forecasts so far, and the next one."""
 
     idle: IdleNodes = NO_IDLE
+    pes: int | None = None  # the most of a node
     count: int = 0
     event: Event | None = None
 
@@ -53,7 +54,8 @@ class Forecasts(Handler):
         self._nodes: ExpectedNodes | None = None
         if self._scope is ForecastScope.NODES:
             state = self._state
-            self._nodes = state.expected_nodes = ExpectedNodes(state, machine.n_cores, state.room.are_down)
+            uncounted = state.room.are_uncounted
+            self._nodes = state.expected_nodes = ExpectedNodes(state, machine.n_cores, uncounted)
             state.ensure_capacity()
 
     def on_forecast(self, slot: int, now: float, forecast: Forecast) -> None:
@@ -62,6 +64,7 @@ class Forecasts(Handler):
         if self._scope is not ForecastScope.ENDS:
             idle = IdleNodes.of(forecast.idle[:-1])
             job.idle = idle[: int(np.searchsorted(idle.time + self._latency, end))]
+            job.pes = forecast.pes_per_node
         arrivals = job.idle.time + self._latency
         work = self._scope is ForecastScope.REMAINING_WORK
         self._schedule(slot, arrivals[arrivals >= now] if work else np.array([now + self._latency]))
@@ -108,7 +111,8 @@ class Forecasts(Handler):
         job, ints = self._jobs[slot], state.occupancy.ints
         rows = [*state.rows_of(slot), *state.returned.get(slot, {}).values()]
         held = np.array([row for row in rows if state.is_held(row)], np.int64)
-        speed = (ints[NODE_CORES, held] * self._speed[ints[NODE, held]]).sum()
+        pes = ints[NODE_CORES, held] if job.pes is None else np.minimum(ints[NODE_CORES, held], job.pes)
+        speed = (pes * self._speed[ints[NODE, held]]).sum()
         arrivals = job.idle.time + self._latency
         last = int(np.searchsorted(arrivals, now, "right")) - 1
         end = job.idle.time[last] + self._draw(slot, job) * job.idle.remaining_work[last] / speed

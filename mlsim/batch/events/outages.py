@@ -135,8 +135,7 @@ class OutageCalendar(Handler):
         failure: FailureConfig = event.subject
         row = self._fail(failure.node)
         if failure.repair is not None:
-            now = self._clock.time
-            self._clock.at(now + failure.repair, Order.FAILURE, self._return, row)
+            self._clock.at(self._clock.time + failure.repair, Order.FAILURE, self._return, row)
 
     def _fail_at_random(self, event: Event) -> None:
         process: FailureProcess = event.subject

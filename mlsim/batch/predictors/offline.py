@@ -44,8 +44,7 @@ def read_history(path: Path, lenient: bool = False) -> History:
             asked_for = () if log.asked is None else log.asked.names
             cleaner = Cleaner(WorkloadConfig(path="log"), _ANY_SIZE, asked_for)
         # Cleaning drops rows: with places for identifiers, those that stay are known again.
-        places = np.arange(n_jobs, n_jobs + len(log))
-        blocks.append(cleaner.clean(replace(log, job_id=places)))
+        blocks.append(cleaner.clean(replace(log, job_id=np.arange(n_jobs, n_jobs + len(log)))))
         waits.append(log.wait_time)
         ids.append(log.job_id)
         n_jobs += len(log)
@@ -76,8 +75,7 @@ def predictions(history: History, name: str) -> Floats:
         return np.maximum(jobs.run_time, SHORTEST)
     if name in WEEKLY:
         return _weekly(history, name)
-    seen = submitted_jobs(jobs, JobNames(history.executable_names))
-    return _walk(history, seen, name)
+    return _walk(history, submitted_jobs(jobs, JobNames(history.executable_names)), name)
 
 
 def _weekly(history: History, name: str) -> Floats:

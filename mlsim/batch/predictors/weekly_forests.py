@@ -42,9 +42,7 @@ class Upcoming:
                 if self._forecasts.get(number, (-1, 0.0))[0] != week
             }
             values = forecast(np.array(list(missing)), np.array(list(missing.values())))
-            self._forecasts |= {
-                number: (week, value) for number, value in zip(missing, values.tolist(), strict=True)
-            }
+            self._forecasts |= {job: (week, one) for job, one in zip(missing, values.tolist(), strict=True)}
         found = [self._forecasts.pop(number)[1] for number in numbers.tolist()]
         for number in numbers.tolist():
             del self._slots[number]
@@ -155,20 +153,17 @@ class WeeklyHistory:
     @property
     def dividers(self) -> Floats:
         """Divider of each job (s); NaN if there was none."""
-        found: Floats = self._dividers.array[: self.n]
-        return found
+        return self._dividers.array[: self.n]
 
     @property
     def small(self) -> Ints:
         """Class of each job: 1 small, 0 large, or :data:`UNKNOWN`."""
-        found: Ints = self._small.array[: self.n]
-        return found
+        return self._small.array[: self.n]
 
     @property
     def run_time(self) -> Floats:
         """Run time of each known job (s)."""
-        found: Floats = self._run_time.array[: self.n]
-        return found
+        return self._run_time.array[: self.n]
 
     def admit(self, block: JobBlock, numbers: Ints, local: Floats) -> None:
         """Register jobs that will be submitted, with submit times as for :func:`first_features`.
@@ -233,8 +228,7 @@ class WeeklyHistory:
 
     def known_features(self, numbers: Ints) -> Floats:
         """Return the features that known jobs had at their submission, shape (jobs, 20)."""
-        found: Floats = self._values.array[:, numbers].T.astype(np.float64)
-        return found
+        return self._values.array[:, numbers].T.astype(np.float64)
 
 
 # Forests

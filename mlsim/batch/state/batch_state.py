@@ -131,10 +131,9 @@ class MachineRoom(Protocol):
         """Whether a node is out of use."""
         return bool(self._down[node])
 
-    def are_down(self, nodes: Ints, /) -> Mask:
-        """Return which of some nodes are out of use."""
-        found: Mask = self._down[nodes] > 0
-        return found
+    def are_uncounted(self, nodes: Ints, /) -> Mask:
+        """Return which of some held nodes are not among the units that a job returns: those out of use."""
+        return self._down[nodes] > 0
 
     def lacks_shared(self, _slot: int, /) -> bool:
         """Whether an amount that the machine has as a whole blocks a job, whatever nodes are free."""

@@ -13,11 +13,11 @@ from mlsim.batch.state.batch_columns import BatchColumns
 class ExpectedNodes:
     """Nodes, one per occupancy row, with the times at which running jobs are expected to release them.
 
-    A node that is out of use (``are_down``) is not listed: the room counts it at its job's end.
+    Nodes that are not among the units that a job returns (``are_uncounted``) are not listed.
     """
 
-    def __init__(self, jobs: BatchColumns, most: int, are_down: Callable[[Ints], Mask]) -> None:
-        self._jobs, self._are_down = jobs, are_down
+    def __init__(self, jobs: BatchColumns, most: int, are_uncounted: Callable[[Ints], Mask]) -> None:
+        self._jobs, self._are_uncounted = jobs, are_uncounted
         self._rows, self._times = np.empty((2, 0), np.int64), np.empty(0)  # rows: of occupancy, and slots
         jobs.foreseen, jobs.foreseen_times = np.empty((2, most), np.int64), np.empty(most)
 
@@ -43,7 +43,7 @@ class ExpectedNodes:
         order = order[np.isnan(jobs.occupancy.floats[FINISH, self._rows[0, order]])]
         (rows, slots), self._times = self._rows[:, order], self._times[order]
         self._rows = self._rows[:, order]
-        there = ~self._are_down(ints[NODE, rows])
+        there = ~self._are_uncounted(ints[NODE, rows])
         ints[RELEASED, rows] = np.where(there, RELEASED_SOON, 0)
         soon, units = jobs.table.ints[at.SOON], 1 if jobs.rules[at.EXCLUSIVE] else ints[NODE_CORES, rows]
         soon[slots] = 0

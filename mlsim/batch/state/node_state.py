@@ -171,9 +171,7 @@ class NodesRoom(MachineRoom):
     def _numbers_of(self, sets: NodeSets) -> Ints:
         """Return the number of each job's set of nodes, by which kernels know it; add the new sets."""
         known = len(self._set_numbers)
-        numbers = [
-            self._set_numbers.setdefault(mask.tobytes(), len(self._set_numbers)) for mask in sets.masks
-        ]
+        numbers = [self._set_numbers.setdefault(one.tobytes(), len(self._set_numbers)) for one in sets.masks]
         if len(self._set_numbers) > known:
             masks = [np.frombuffer(mask, np.bool_) for mask in self._set_numbers]
             self._node_sets = np.array(masks, np.int64)
@@ -342,6 +340,10 @@ class NodesRoom(MachineRoom):
         kind[:] = [self._kind_of(node) for node in range(len(kind))]
         self._available[:] = free
         self.arrays.starts[:] = runs_of(kind, free)
+
+    def are_uncounted(self, nodes: Ints, /) -> Mask:
+        """Return none of the nodes: reservations know by themselves which return, and when."""
+        return np.zeros(len(nodes), np.bool_)
 
     def _expect_back(self, node: int) -> None:
         """Store when a node is expected to be in use: known only where announced drains are all there is."""

@@ -230,8 +230,7 @@ def state_on_pool(
 ) -> BatchState:
     """Make a state on a pool of units; the parameters are those of :func:`state_for`."""
     # A pass writes no more rows than there are units on the machine.
-    most_rows = requests.capacity + 1
-    state = BatchState(config, requests, machine.n_nodes, not nodes_one_by_one, most_rows)
+    state = BatchState(config, requests, machine.n_nodes, not nodes_one_by_one, requests.capacity + 1)
     state.room = room = PoolRoom(state, machine, requests, cap)
     state.passes = PoolPasses(state, room)
     state.ensure_capacity()

@@ -364,8 +364,7 @@ def points(axes: Sequence[Axis], without: Sequence[Mapping[str, Any]]) -> Iterat
 def matches(labels: Labels, entry: Mapping[str, Any]) -> bool:
     """Whether labels are among those of an entry: axis to a label or a list of labels."""
     return all(
-        labels[name] in [label_of(label) for label in (wanted if isinstance(wanted, list) else [wanted])]
-        for name, wanted in entry.items()
+        labels[name] in (wanted if isinstance(wanted, list) else [wanted]) for name, wanted in entry.items()
     )
 
 

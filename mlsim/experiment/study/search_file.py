@@ -75,7 +75,9 @@ def read_search(
     relative = given.get("relative", "")
     if relative != "":
         relative = one_of(str(relative), list(baselines), f"{place}: relative")
-    repetitions = list(points(axes, content.get("without", [])))
+    repetitions = list(
+        points(axes, study_file.entries(content.get("without", []), axes, f"{file}: without", parts=True))
+    )
     if not repetitions:
         raise InputError(f"{file}: without: leaves no repetition; take an entry away")
     return Search(
@@ -421,9 +423,7 @@ def _tried(search: Search, rows: Sequence[StudyRow], below: Mapping[str, float] 
     values = metrics[search.title]
     if below is not None:
         divisors = {name: below.get(name, _NAN) for name in values}
-        values = {
-            name: value / divisors[name] if divisors[name] > 0.0 else _NAN for name, value in values.items()
-        }
+        values = {key: one / divisors[key] if divisors[key] > 0.0 else _NAN for key, one in values.items()}
     known = np.array(list(values.values()))
     average = np.median if search.average == "median" else np.mean
     return Tried(

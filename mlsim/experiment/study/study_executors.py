@@ -371,8 +371,7 @@ class Processes(Pool):
         """Return the number of processes that are worth starting, by the time that the first task took."""
         if self._jobs is not None:
             return max(min(self._jobs, tasks), 1)
-        worth = int(tasks * self._first_seconds / _SECONDS_PER_PROCESS)
-        return max(min(cores(), tasks, 1 + worth), 1)
+        return max(min(cores(), tasks, 1 + int(tasks * self._first_seconds / _SECONDS_PER_PROCESS)), 1)
 
     def _kill_idle(self) -> None:
         while self._idle:

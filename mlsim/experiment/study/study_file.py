@@ -10,7 +10,7 @@ from typing import Any
 
 from mlsim._files import expanded, is_directory, is_there, read_text
 from mlsim.errors import InputError
-from mlsim.experiment.study.axes import ALL_WEEKS, SAMPLES, SCALES, Axis, one_of, unknown_word
+from mlsim.experiment.study.axes import ALL_WEEKS, SAMPLES, SCALES, Axis, label_of, one_of, unknown_word
 from mlsim.scenario.amount_types import amount
 from mlsim.scenario.field_types import (
     FILE_NAME,
@@ -368,19 +368,34 @@ def parsed(
 
 
 def entries(value: object, axes: Sequence[Axis], place: str, *, parts: bool = False) -> list[dict[str, Any]]:
-    """Read a list of combinations: axes (with ``parts``: also joined ones) to a label or a list of labels."""
+    """Read a list of combinations: axes (with ``parts``: also joined ones) to a label or a list of labels.
+
+    A number names its label: 1.0 names ``1.0`` if there is one, else ``1``.
+    """
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise InputError(f"{place}: {value!r}; allowed: a list of mappings, e.g. [{{technique: SS}}]")
     labels: dict[str, list[str]] = {axis.name: list(axis.points) for axis in axes}
     for of in (of for axis in axes for of in axis.parts.values() if parts):
         for name, label in of.items():
             labels.setdefault(name, []).append(label)
+
+    def known(name: str, label: object) -> str:
+        text = str(label) if str(label) in labels[name] else label_of(label)
+        return one_of(text, labels[name], f"{place}: {name}")
+
+    found: list[dict[str, Any]] = []
     for entry in value:
-        for name, wanted in entry.items():
+        for name in entry:
             one_of(name, list(labels), place)
-            for label in wanted if isinstance(wanted, list) else [wanted]:
-                one_of(str(label), labels[name], f"{place}: {name}")
-    return value
+        found.append(
+            {
+                name: [known(name, one) for one in wanted]
+                if isinstance(wanted, list)
+                else known(name, wanted)
+                for name, wanted in entry.items()
+            }
+        )
+    return found
 
 
 _LONGEST_NAME = 255

@@ -74,8 +74,7 @@ class _Content:
         if "vary" not in self.content:  # a search without repetitions
             return [], lambda _: True
         axes = vary.axes_of(self.content["vary"], place, self.base.directory)
-        plain = [axis for axis in axes if not axis.template]
-        found, has = _all_weeks(plain, self, place)
+        found, has = _all_weeks([axis for axis in axes if not axis.template], self, place)
         templates = {axis.name: axis.template for axis in axes if axis.template}
         several = self.content.get("repetitions")
         if isinstance(several, list) and several and "search" not in self.content:
@@ -171,7 +170,7 @@ def _combinations(read: _Content) -> Study:
         study,
         columns=study_file.side_by_side(read.content.get("columns"), repetitions, axes, place("columns")),
         repetitions=repetitions,
-        relative={name: str(label) for name, label in relative.items()},
+        relative=relative,
         interval=interval,
         trim=trim,
     )
@@ -182,7 +181,6 @@ def _search_study(read: _Content) -> Study:
     for key in study_file.NOT_WITH_SEARCH:
         if key in read.content:
             raise InputError(f"{read.place(key)}: does not go with search, which compares no combinations")
-    read.entries("without")
     metrics = read.metrics()
     search = search_file.read_search(read.content, read.axes, metrics, read.subject.empty(), str(read.file))
     study = read.study(search_file.probe_points(search), {search.title: search.metric, **metrics})

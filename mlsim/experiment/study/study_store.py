@@ -70,8 +70,7 @@ class Store:
         path = self.beside(key, "json")
         if not os.path.lexists(path):
             return None
-        data = read_bytes(path, "result")
-        checksum, _, text = data.partition(b"\n")
+        checksum, _, text = read_bytes(path, "result").partition(b"\n")
         if checksum.decode("ascii", "replace") != _checksum(text):
             _log.warning("%s: is damaged or was cut short; the run is done again", path)
             path.unlink(missing_ok=True)

@@ -198,8 +198,7 @@ def apart(directory: Path) -> Iterator[Any]:
 
 def write_local_definitions(archive: Any, directory: Path, locations: Sequence[int]) -> None:
     """Write the empty files of local definitions that readers look for: links to one where links work."""
-    writer = _otf2.Archive_GetDefWriter(archive, locations[0])
-    _otf2.Archive_CloseDefWriter(archive, writer)
+    _otf2.Archive_CloseDefWriter(archive, _otf2.Archive_GetDefWriter(archive, locations[0]))
     inner = directory / TRACE_NAME
     last = inner / f"{locations[0]}.def"
     for location in locations[1:]:

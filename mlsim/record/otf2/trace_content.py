@@ -160,8 +160,7 @@ def sample_metrics(records: Records) -> Samples:
     times = times[np.append(True, np.diff(times) > 0)]
     values = np.zeros((len(times), len(functions)), np.uint64)
     for place, (metric, own, (_, steps)) in enumerate(zip(metrics, ticks, functions, strict=True)):
-        last = np.searchsorted(own, times, side="right")
-        held_on = np.concatenate([[0.0], steps])[last]
+        held_on = np.concatenate([[0.0], steps])[np.searchsorted(own, times, side="right")]
         values[:, place] = np.rint(held_on) if metric.whole else held_on.view(np.uint64)
     return Samples(times, values)
 

@@ -252,8 +252,7 @@ def run_times_of(parameters: Parameters, rng: np.random.Generator, processors: I
         shape = np.where(first, parameters.a1, parameters.a2)
         logs[open_rows] = rng.gamma(shape) * np.where(first, parameters.b1, parameters.b2)
         open_rows = open_rows[logs[open_rows] > LARGEST_LOG_RUN_TIME]
-    times: Floats = np.floor(np.exp(logs))
-    return times
+    return np.floor(np.exp(logs))
 
 
 def _merged(streams: list[Iterator[JobBlock]]) -> Iterator[JobBlock]:

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import runpy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,32 +29,23 @@ import mlsim
 from mlsim.errors import InputError
 from mlsim.scenario.scenario_text import parse_value_text
 
-WEEK = 604_800.0
-RESAMPLES = 10_000
+_WAITS = runpy.run_path(str(Path(__file__).parents[1] / "rca-waits" / "waits.py"), run_name="waits")
+WEEK = _WAITS["WEEK"]
 STATIC, FIXED = "STATIC", ("STATIC", "GSS", "FAC2", "AF", "SS")
 BEST, FIRST_HALF = "best of each code", "best of the first half"
 WITH_RCA = ", RCA"
 MEASURES = ("run", "wait", "slowdown", "response")
 EXECUTIONS = ((1, "1"), (7, "2 to 7"), (63, "8 to 63"), (10**9, "64 or more"))
+Key = tuple[int, str, str]
 ORDER = ((1, "1st"), (2, "2nd"), (4, "3rd, 4th"), (16, "5th to 16th"), (64, "17th to 64th"), (10**9, "later"))
-Interval = tuple[float, float]
 
 
-class Run(NamedTuple):
-    """A stored run: its rival, the share of users who switch to it, and its directory."""
-
-    seed: int
-    rival: str
-    share: str
-    path: Path
-
-
-def runs_of(results: Path) -> list[Run]:
-    """Return the stored runs of a study."""
+def runs_of(results: Path) -> dict[Key, Path]:
+    """Return the directories of the stored runs of a study, by seed, rival and share of users who switch."""
     store = results / "store"
     if not (store / "store.json").is_file():
         raise InputError(f"{results}: no store of a study is in it; `mlsim study --out {results}` makes one")
-    found: dict[tuple[int, str, str], Run] = {}
+    found: dict[Key, Path] = {}
     for entry in sorted(store.glob("??/*.json")):
         content = json.loads(entry.read_text().split("\n", 1)[1])
         if content["status"] != "done":
@@ -63,14 +55,12 @@ def runs_of(results: Path) -> list[Run]:
         rival = f"auto, {labels['method']}" if name == "auto" else STATIC if name == "recorded" else name
         rival += f", {labels['portfolio']}" if "portfolio" in labels else ""
         rival += WITH_RCA if labels.get("rca") == "on" else ""
-        run = Run(int(labels["seed"]), rival, labels["share"], entry.with_suffix(".run"))
-        if run[:3] in found:
-            raise InputError(
-                f"{results}: two runs of seed {run.seed}, {rival}, share {run.share}, of two versions; "
-                "give a new --out"
-            )
-        found[run[:3]] = run
-    return list(found.values())
+        key = int(labels["seed"]), rival, labels["share"]
+        if key in found:
+            named = f"seed {key[0]}, {rival}, share {key[2]}"
+            raise InputError(f"{results}: two runs of {named}, of two versions; give a new --out")
+        found[key] = entry.with_suffix(".run")
+    return found
 
 
 def columns_of(jobs: pl.DataFrame) -> pl.DataFrame:
@@ -88,18 +78,11 @@ def columns_of(jobs: pl.DataFrame) -> pl.DataFrame:
     ).sort("job_id")
 
 
-def facts_of(recorded: pl.DataFrame, kinds: pl.DataFrame | None) -> pl.DataFrame:
-    """Return what is known of jobs beside their times: week, code, user, number of executions, kind."""
+def facts_of(recorded: pl.DataFrame) -> pl.DataFrame:
+    """Return what is known of jobs beside their times: week, code, number of executions."""
     jobs = recorded.select(
-        "job_id",
-        "submit_time",
-        "user",
-        code="executable",
-        week=(pl.col("submit_time") / WEEK).floor().cast(pl.Int64),
+        "job_id", code="executable", week=(pl.col("submit_time") / WEEK).floor().cast(pl.Int64)
     )
-    if kinds is not None:
-        kind = kinds.select("job_id", kind=pl.col("application").str.split("-").list.first())
-        jobs = jobs.join(kind, on="job_id", validate="1:1")
     return jobs.with_columns(executions=pl.len().over("code")).sort("job_id")
 
 
@@ -145,34 +128,17 @@ def chosen_times(choice: Sequence[str], times: Mapping[str, NDArray[np.float64]]
     return picked
 
 
-def change(jobs: pl.DataFrame, of: str) -> float:
-    """Return the change of a measure's sum against the base, in percent."""
-    base = float(jobs[f"{of}_base"].sum())
-    return (float(jobs[of].sum()) / base - 1.0) * 100.0 if base else float("nan")
-
-
-def interval(jobs: pl.DataFrame, of: str) -> Interval:
-    """Return the 95 % interval of :func:`change` over resampled weeks; seeds of a week stay together."""
-    sums = jobs.group_by("week").agg(pl.col(of, f"{of}_base").sum()).sort("week")
-    new, base = (sums[name].to_numpy() for name in (of, f"{of}_base"))
-    if len(base) < 2 or not base.any():
-        return float("nan"), float("nan")
-    drawn: NDArray[np.int64] = np.random.default_rng(0).integers(0, len(base), (RESAMPLES, len(base)))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        of_draws = (new[drawn].sum(axis=1) / base[drawn].sum(axis=1) - 1.0) * 100.0
-    of_draws = of_draws[np.isfinite(of_draws)]  # draws of weeks without any wait in the base
-    if not len(of_draws):
-        return float("nan"), float("nan")
-    low, high = np.quantile(of_draws, [0.025, 0.975])
-    return float(low), float(high)
+def change(jobs: pl.DataFrame, of: str) -> tuple[float, float, float]:
+    """Return the change of a measure's sum against the base, in percent, with its interval over weeks."""
+    pairs = jobs.select("week", pl.col(f"{of}_base").alias(of), pl.col(of).alias(f"{of}_on"))
+    return (_WAITS["change"](pairs, of), *_WAITS["interval"](pairs, of))
 
 
 def measures(jobs: pl.DataFrame, names: Sequence[str] = MEASURES) -> dict[str, float]:
     """Return the change of each measure with its interval, in percent."""
     row = {}
     for name in names:
-        low, high = interval(jobs, name)
-        row |= {f"{name} %": change(jobs, name), f"{name} from": low, f"{name} to": high}
+        row |= dict(zip((f"{name} %", f"{name} from", f"{name} to"), change(jobs, name), strict=True))
     return row
 
 
@@ -180,27 +146,27 @@ class Cells:
     """The jobs of all rivals beside those of the recorded log, seed by seed."""
 
     def __init__(self, *results: Path) -> None:
-        runs = {run[:3]: run for one in results for run in runs_of(one)}
+        runs = {key: path for one in results for key, path in runs_of(one).items()}
         self.of: dict[tuple[str, str], dict[int, pl.DataFrame]] = {}  # (rival, share) -> seed -> jobs
-        self.facts: dict[int, pl.DataFrame] = {}
+        self.first: dict[int, str] = {}  # seed -> the fixed technique best in the first half of the weeks
         for seed in sorted({seed for seed, *_ in runs}):
             if (seed, STATIC, "1") in runs:
-                self._add(seed, {run[1:3]: run for run in runs.values() if run.seed == seed})
+                self._add(seed, {key[1:]: path for key, path in runs.items() if key[0] == seed})
         if not self.of:
             raise InputError(
                 f"{results}: no run of technique recorded is there yet, which all are compared with"
             )
 
-    def _add(self, seed: int, runs: dict[tuple[str, str], Run]) -> None:
-        tables = {key: pl.read_parquet(run.path / "jobs.parquet") for key, run in runs.items()}
-        recorded, path = tables[STATIC, "1"], runs[STATIC, "1"].path
-        loops = [one for (rival, share), one in tables.items() if share == "1" and rival != STATIC]
-        facts = self.facts[seed] = facts_of(recorded, loops[0] if loops else None)
+    def _add(self, seed: int, runs: dict[tuple[str, str], Path]) -> None:
+        tables = {key: pl.read_parquet(path / "jobs.parquet") for key, path in runs.items()}
+        recorded, path = tables[STATIC, "1"], runs[STATIC, "1"]
+        facts = facts_of(recorded)
         found = {key: columns_of(one) for key, one in tables.items()}
         times = {name: found[name, "1"]["run"].to_numpy() for name in FIXED if (name, "1") in found}
         if len(times) == len(FIXED):
-            codes, early = facts["code"].to_numpy(), self.first_half(seed).to_numpy()
-            fixed = min(FIXED, key=lambda name: times[name][early].sum())
+            codes, weeks = facts["code"].to_numpy(), facts["week"].to_numpy()
+            early = weeks < (weeks.max() + 1) // 2
+            fixed = self.first[seed] = min(FIXED, key=lambda name: times[name][early].sum())
             choices = {
                 BEST: best_by_code(codes, times),
                 FIRST_HALF: np.where(early, fixed, best_by_code(codes, times, early, fixed)).tolist(),
@@ -221,11 +187,6 @@ class Cells:
             joined = one.join(base, on="job_id", suffix="_base", validate="1:1").join(facts, on="job_id")
             self.of.setdefault(key, {})[seed] = joined.with_columns(seed=pl.lit(seed))
 
-    def first_half(self, seed: int) -> pl.Series:
-        """Return the jobs submitted in the first half of the weeks."""
-        weeks = self.facts[seed]["week"]
-        return weeks < (int(weeks.to_numpy().max()) + 1) // 2
-
     @property
     def rivals(self) -> list[str]:
         """The rivals to which all users switch, fixed ones first."""
@@ -237,28 +198,22 @@ class Cells:
         """Return the jobs of all seeds of a rival."""
         return pl.concat(list(self.of[rival, share].values()), how="diagonal")
 
-    def beside(self, rival: str, other: str) -> pl.DataFrame:
-        """Return the jobs of a rival with those of another one as the base, for the seeds of both."""
-        seeds = [seed for seed in self.of[rival, "1"] if seed in self.of[other, "1"]]
-        names = [*MEASURES, "held", "start"]
-        frames = []
-        for seed in seeds:
-            base = self.of[other, "1"][seed].select("job_id", **{f"{name}_base": name for name in names})
-            own = self.of[rival, "1"][seed].drop([f"{name}_base" for name in names])
-            frames.append(own.join(base, on="job_id", validate="1:1"))
+    def beside(self, rival: str, other: str | Mapping[int, str]) -> pl.DataFrame:
+        """Return the jobs of a rival with those of another one (of each seed) as the base."""
+        others = dict.fromkeys(self.of[rival, "1"], other) if isinstance(other, str) else other
+        names, frames = [*MEASURES, "held", "start"], []
+        for seed, own in self.of[rival, "1"].items():
+            base = self.of.get((others.get(seed, ""), "1"), {}).get(seed)
+            if base is not None:
+                base = base.select("job_id", **{f"{name}_base": name for name in names})
+                own = own.drop([f"{name}_base" for name in names])
+                frames.append(own.join(base, on="job_id", validate="1:1"))
         return pl.concat(frames)
 
     def best_fixed(self) -> str:
-        """Return the fixed technique with the least sum of run times, known afterwards."""
-        sums = {name: float(self.jobs(name)["run"].sum()) for name in FIXED if name in self.rivals}
-        seeds = {name: len(self.of[name, "1"]) for name in sums}
-        complete = [name for name in sums if seeds[name] == max(seeds.values())]
-        return min(complete, key=lambda name: sums[name])
-
-
-def percent_true(which: pl.Series) -> float:
-    """Return how many are true, in %."""
-    return 100.0 * float(which.to_numpy().mean())
+        """Return the fixed technique that shortens run times most, known afterwards."""
+        names = [name for name in FIXED if name in self.rivals]
+        return min(names, key=lambda name: change(self.jobs(name), "run")[0])
 
 
 def rivals_table(cells: Cells) -> pl.DataFrame:
@@ -266,21 +221,15 @@ def rivals_table(cells: Cells) -> pl.DataFrame:
     fixed, rows = cells.best_fixed(), []
     for rival in cells.rivals:
         jobs = cells.jobs(rival)
-        by_seed = {
-            name: [change(one, name) for one in cells.of[rival, "1"].values()] for name in ("run", "wait")
-        }
-        codes = jobs.group_by("seed", "code").agg(pl.col("run", "run_base").sum())
         later = (jobs["response"] - jobs["response_base"]).to_numpy()
-        row: dict[str, Any] = {"rival": rival, "seeds": len(by_seed["run"])}
+        row: dict[str, Any] = {"rival": rival, "seeds": len(cells.of[rival, "1"])}
         row |= measures(jobs, (*MEASURES, "held"))
-        for name, values in by_seed.items():
-            row |= {f"{name} least seed": min(values), f"{name} largest seed": max(values)}
+        for name in ("run", "wait"):
+            by_seed = [change(one, name)[0] for one in cells.of[rival, "1"].values()]
+            row |= {f"{name} least seed": min(by_seed), f"{name} largest seed": max(by_seed)}
         row |= {
             "mean wait (s)": jobs["wait"].mean(),
-            "mean slowdown": jobs["slowdown"].mean(),
-            "jobs faster %": percent_true(jobs["run"] < jobs["run_base"] * 0.99),
-            "jobs slower %": percent_true(jobs["run"] > jobs["run_base"] * 1.01),
-            "codes slower %": percent_true(codes["run"] > codes["run_base"] * 1.01),
+            "jobs slower %": float((jobs["run"] > jobs["run_base"] * 1.01).to_numpy().mean()) * 100.0,
             "back later %": float((later > 60.0).mean()) * 100.0,
             "back earlier %": float((later < -60.0).mean()) * 100.0,
         }
@@ -289,30 +238,33 @@ def rivals_table(cells: Cells) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def grouped(cells: Cells, groups: str) -> pl.DataFrame:
-    """Return a row per rival and group of jobs: ``executions`` of their code, or ``kind`` of loop."""
+def by_executions(cells: Cells) -> pl.DataFrame:
+    """Return a row per rival and class of codes, by the number of their executions."""
     rows = []
     for rival in (name for name in cells.rivals if not name.endswith(WITH_RCA)):
-        jobs, seeds = cells.jobs(rival), len(cells.of[rival, "1"])
-        if groups not in jobs.columns:
-            continue
-        if groups == "executions":
-            jobs = jobs.with_columns(executions=_class(jobs["executions"], EXECUTIONS))
-            names = [name for _, name in EXECUTIONS]
-        else:
-            names = sorted(jobs[groups].unique())
-        for name in names:
-            of = jobs.filter(pl.col(groups) == name)
-            if of.height:
-                row = {groups: name, "rival": rival, "jobs": of.height / seeds}
-                row |= {"codes": of.select("seed", "code").n_unique() / seeds}
-                rows.append(row | measures(of, ("run", "wait", "response")))
-    return pl.DataFrame(rows).sort(groups, maintain_order=True) if groups == "kind" else pl.DataFrame(rows)
+        jobs = cells.jobs(rival)
+        rows += _by_class(rival, jobs, "executions", jobs["executions"], EXECUTIONS, ("run", "wait"))
+    return pl.DataFrame(rows)
 
 
-def _class(values: pl.Series, classes: Sequence[tuple[int, str]]) -> pl.Series:
-    names = np.array([name for _, name in classes])
-    return pl.Series(names[np.searchsorted([end for end, _ in classes], values.to_numpy())])
+def _by_class(
+    rival: str,
+    jobs: pl.DataFrame,
+    title: str,
+    values: pl.Series,
+    classes: Sequence[tuple[int, str]],
+    names: Sequence[str],
+) -> list[dict[str, Any]]:
+    """Return a row per class that has jobs; a class holds values up to its number."""
+    rows, seeds = [], jobs["seed"].n_unique()
+    number = np.searchsorted([end for end, _ in classes], values.to_numpy())
+    for place, (_, name) in enumerate(classes):
+        of = jobs.filter(number == place)
+        if of.height:
+            row = {title: name, "rival": rival, "jobs": of.height / seeds}
+            row |= {"codes": of.select("seed", "code").n_unique() / seeds}
+            rows.append(row | measures(of, names))
+    return rows
 
 
 def learning(cells: Cells) -> pl.DataFrame:
@@ -324,15 +276,8 @@ def learning(cells: Cells) -> pl.DataFrame:
     shown = [name for name in cells.rivals if name not in (STATIC, BEST) and not name.endswith(WITH_RCA)]
     for rival in shown if BEST in cells.rivals else ():
         jobs = cells.beside(rival, BEST)
-        number = pl.struct("start", "job_id").rank("ordinal").over("seed", "code")
-        jobs = jobs.with_columns(number=number).with_columns(
-            pl.col("number").map_batches(lambda one: _class(one, ORDER), return_dtype=pl.String)
-        )
-        for _, name in ORDER:
-            of = jobs.filter(pl.col("number") == name)
-            if of.height:
-                row = {"rival": rival, "execution": name, "jobs": of.height // of["seed"].n_unique()}
-                rows.append(row | measures(of, ("run",)))
+        number = jobs.select(pl.struct("start", "job_id").rank("ordinal").over("seed", "code")).to_series()
+        rows += _by_class(rival, jobs, "execution", number, ORDER, ("run",))
     return pl.DataFrame(rows)
 
 
@@ -374,26 +319,14 @@ def held_out(cells: Cells) -> pl.DataFrame:
     It is chosen by users' run times, seed by seed.
     """
     rows = []
-    names = [name for name in (*cells.rivals, FIRST_HALF) if not name.endswith(WITH_RCA)]
-    for rival in names if BEST in cells.rivals else ():
-        frames, chosen = [], set()
-        for seed, jobs in cells.of[rival, "1"].items():
-            early = cells.first_half(seed)
-            times = {
-                name: float(cells.of[name, "1"][seed].filter(early)["run"].sum())
-                for name in FIXED
-                if seed in cells.of.get((name, "1"), {})
-            }
-            if len(times) < len(FIXED):
-                continue
-            fixed = min(times, key=times.__getitem__)
-            chosen.add(fixed)
-            base = cells.of[fixed, "1"][seed].select("job_id", **{f"{name}_base": name for name in MEASURES})
-            own = jobs.filter(~early).drop([f"{name}_base" for name in MEASURES])
-            frames.append(own.join(base, on="job_id", validate="1:1"))
-        if frames:
-            row = {"rival": rival, "against": ", ".join(sorted(chosen)), "seeds": len(frames)}
-            rows.append(row | measures(pl.concat(frames, how="diagonal"), ("run", "wait", "slowdown")))
+    for rival in [name for name in (*cells.rivals, FIRST_HALF) if not name.endswith(WITH_RCA)]:
+        if set(cells.first) & set(cells.of.get((rival, "1"), ())):
+            jobs = cells.beside(rival, cells.first)
+            jobs = jobs.filter(pl.col("week") >= (pl.col("week").max() + 1) // 2)
+            seeds = jobs["seed"].unique().to_list()
+            row: dict[str, Any] = {"rival": rival, "seeds": len(seeds)}
+            row["against"] = ", ".join(sorted({cells.first[seed] for seed in seeds}))
+            rows.append(row | measures(jobs, ("run", "wait", "slowdown")))
     return pl.DataFrame(rows)
 
 
@@ -419,8 +352,7 @@ def draw(tables: Mapping[str, pl.DataFrame], path: Path) -> None:
         for name in rows["rival"]
         if name in ("FAC2", "SS", BEST) or (name.startswith("auto") and name.count(",") == 1)
     ]
-    of_codes = tables["executions"].filter(pl.col("rival").is_in(chosen))
-    _lines(codes, of_codes, "executions", "run", styles)
+    _lines(codes, tables["executions"].filter(pl.col("rival").is_in(chosen)), "executions", "run", styles)
     codes.set_xlabel("executions of the code in the log")
     codes.set_ylabel("change of the sum of run times (%)")
     codes.set_title("Rare and frequent codes", fontsize=10)
@@ -499,8 +431,7 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     tables = {
         "rivals": rivals_table(cells),
-        "executions": grouped(cells, "executions"),
-        "kinds": grouped(cells, "kind"),
+        "executions": by_executions(cells),
         "learning": learning(cells),
         "switch": switched(cells),
         "held-out": held_out(cells),

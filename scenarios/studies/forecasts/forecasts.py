@@ -3,9 +3,9 @@
 Usage: python scenarios/studies/forecasts/forecasts.py RESULTS [RESULTS ...] [--block 1] [--out DIR]
 
 RESULTS are directories of ``mlsim study scenarios/studies/forecasts``; of a study that is not done, the runs
-that are there count. A job is compared with itself: the same job and load under EASY-SAF with walltimes.
-Changes are of sums over all jobs; intervals (95 %) are percentiles of 10,000 resamples of the log's weeks, or
-of blocks of ``--block`` consecutive ones.
+that are there count. A job is compared with itself: same job, seed and load under EASY-SAF with walltimes.
+Changes are of sums over all jobs of all seeds; intervals (95 %) are percentiles of 10,000 resamples of the
+log's weeks, or of blocks of ``--block`` consecutive ones; the range over seeds is beside them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from mlsim.errors import InputError
 _WAITS = runpy.run_path(str(Path(__file__).parents[1] / "rca-waits" / "waits.py"), run_name="waits")
 SIZES = _WAITS["SIZES"]
 BASE = "SAF"
-Runs = dict[tuple[str, str], dict[str, pl.DataFrame]]
+Runs = dict[tuple[str, str], dict[str, dict[str, pl.DataFrame]]]
 
 
 def runs_of(results: Path) -> Runs:
-    """Return the jobs of each stored run, by (log, load) and dispatcher, in the order of the study."""
+    """Return the jobs of each stored run, by (log, load), dispatcher and seed."""
     store = results / "store"
     if not (store / "store.json").is_file():
         raise InputError(f"{results}: no store of a study is in it; `mlsim study --out {results}` makes one")
@@ -36,14 +36,15 @@ def runs_of(results: Path) -> Runs:
     found: Runs = {}
     for entry in sorted(store.glob("??/*.json")):
         content = json.loads(entry.read_text().split("\n", 1)[1])
-        load, dispatcher = (content["labels"][name] for name in ("load", "dispatcher"))
+        load, dispatcher, seed = (content["labels"].get(name, "0") for name in ("load", "dispatcher", "seed"))
         if content["status"] == "done":
-            of = found.setdefault((log, load), {})
-            if dispatcher in of:
+            of = found.setdefault((log, load), {}).setdefault(dispatcher, {})
+            if seed in of:
                 raise InputError(
-                    f"{results}: two runs of {load}, {dispatcher}, of two versions; give a new --out"
+                    f"{results}: two runs of {load}, {dispatcher}, seed {seed}, of two versions; "
+                    "give a new --out"
                 )
-            of[dispatcher] = _WAITS["jobs_of"](entry.with_suffix(".run"))
+            of[seed] = _WAITS["jobs_of"](entry.with_suffix(".run"))
     return {key: of for key, of in sorted(found.items()) if BASE in of}
 
 
@@ -52,35 +53,34 @@ def table(runs: Runs, block: int = 1) -> pl.DataFrame:
     rows = []
     for (log, load), of in runs.items():
         for dispatcher in sorted(of, key=_order):
-            joined = of[BASE].join(
-                of[dispatcher].drop("week", "size"), on="job_id", suffix="_on", validate="1:1"
+            joined = pl.concat(
+                of[BASE][seed]
+                .join(jobs.drop("week", "size"), on="job_id", suffix="_on", validate="1:1")
+                .with_columns(seed=pl.lit(seed))
+                for seed, jobs in of[dispatcher].items()
+                if seed in of[BASE]
             )
             if joined.null_count().sum_horizontal().item():
                 raise InputError(f"{log}, {load}, {dispatcher}: jobs that never started cannot be compared")
             for size, name in ((None, "all"), *enumerate(SIZES)):
                 jobs = joined if size is None else joined.filter(pl.col("size") == size)
                 if jobs.height:
-                    rows.append(
-                        {
-                            "log": log,
-                            "load": load,
-                            "dispatcher": dispatcher,
-                            "size": name,
-                            "jobs": jobs.height,
-                        }
-                        | _changes(jobs, block)
-                    )
+                    row = {"log": log, "load": load, "dispatcher": dispatcher, "size": name}
+                    rows.append(row | _changes(jobs, block))
     if not rows:
         raise InputError(f"no run of {BASE} is there yet, with which others are compared")
     return pl.DataFrame(rows)
 
 
 def _changes(jobs: pl.DataFrame, block: int) -> dict[str, float | None]:
-    found: dict[str, Any] = {}
+    seeds = jobs.partition_by("seed")
+    found: dict[str, Any] = {"jobs": jobs.height // len(seeds), "seeds": len(seeds)}
     for title, column in (("wait", "wait_time"), ("slowdown", "bounded_slowdown")):
         low, high = _WAITS["interval"](jobs, column, block)
         found |= {title: jobs[f"{column}_on"].mean(), f"{title} %": _WAITS["change"](jobs, column)}
+        by_seed = [_WAITS["change"](one, column) for one in seeds]
         found |= {f"{title} from": low, f"{title} to": high}
+        found |= {f"{title} least seed": min(by_seed), f"{title} largest seed": max(by_seed)}
     weeks = jobs.group_by("week").agg(pl.col("wait_time", "wait_time_on").sum())
     worse = weeks.filter(pl.col("wait_time_on") > pl.col("wait_time")).height
     return found | {"median wait": jobs["wait_time_on"].median(), "weeks": weeks.height, "weeks worse": worse}

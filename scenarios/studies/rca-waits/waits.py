@@ -223,7 +223,13 @@ def draw(lines: pl.DataFrame, sizes: pl.DataFrame, path: Path) -> None:
             axes.set_title(f"by size of job, load {load}, variation {variation}", fontsize=10)
         for axes in (left, *others):
             axes.axhline(0.0, color="black", linewidth=0.8)
-            axes.legend(fontsize=8)
+        if len(variations) > 1:
+            left.legend(fontsize=8)
+    shown: dict[str, Any] = {}
+    for axes in grid[:, 1:].flat:
+        handles, labels = axes.get_legend_handles_labels()
+        shown |= dict(zip(labels, handles, strict=True))
+    figure.legend(shown.values(), shown.keys(), loc="outside upper right", ncols=len(shown), fontsize=8)
     figure.savefig(path, dpi=100)
     pyplot.close(figure)
 

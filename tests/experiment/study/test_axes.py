@@ -202,6 +202,16 @@ def test_cases_are_taken_together(tmp_path):
     assert labels == [("one",), ("two",)]
 
 
+@pytest.mark.parametrize("wanted", ["1.0", "[1.0]", "'1.0'", "1.00"])
+def test_a_number_names_its_label(tmp_path, wanted):
+    text = "vary: {load: {1: {seed: 1}, 1.0: {seed: 2}}, batch.policy: [FCFS, SAF]}\n"
+    _, labels = labels_of(tmp_path, f"{text}without: [{{load: {wanted}, policy: SAF}}]\n")
+    assert labels == [("1", "FCFS"), ("1", "SAF"), ("1.0", "FCFS")]
+    text = "vary: {workload.select.scale_load: [0.5, 1.0], batch.policy: [FCFS, SAF]}\n"
+    _, labels = labels_of(tmp_path, f"{text}without: [{{scale_load: 1.0}}]\n")
+    assert labels == [("0.5", "FCFS"), ("0.5", "SAF")]
+
+
 def test_one_axis_in_the_place_of_two(tmp_path):
     text = (
         'vary: {seeds: 2, batch.policy: [FCFS, SAF], weeks: 1-2, "both": "{seed}-{week}"}\n'
