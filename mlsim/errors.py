@@ -52,7 +52,9 @@ def printable(text: str) -> str:
     r"""Return a message with control characters, and those that turn its direction, as escapes (``\x1b``)."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1] for letter in text
+    )
 
 
 def sentence_of(error: BaseException) -> str:

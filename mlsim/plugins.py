@@ -103,7 +103,9 @@ def resolve_parameters(
     except (TypeError, ValueError):  # compiled code may lack a signature
         return {name: _switched(value) for name, value in parameters.items()}
     taken = list(signature.parameters.values())[arguments:]
-    by_name = {one.name: one for one in taken if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    by_name = {
+        each.name: each for each in taken if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    }
     takes_any = any(each.kind is each.VAR_KEYWORD for each in taken)
     shown = ", ".join(map(_shown, by_name.values())) or "none"
     for name in parameters:

@@ -27,7 +27,9 @@ def application_metrics(records: Records, tau: float) -> dict[str, Any]:
     if codes is None:
         return {}
     names = records.names.of.get("application", {})
-    return {name: _of_one(records, np.flatnonzero(codes == k), tau) for k, name in sorted(names.items())}
+    return {
+        name: _of_one(records, np.flatnonzero(codes == code), tau) for code, name in sorted(names.items())
+    }
 
 
 def _of_one(records: Records, rows: Any, tau: float) -> dict[str, Any]:

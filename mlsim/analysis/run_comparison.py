@@ -181,7 +181,9 @@ def pair_jobs(first: Jobs, other: Jobs) -> pl.DataFrame:
     """
     keys = ["job_id", "occurrence"]
     left, right = (_job_columns(jobs) for jobs in (first, other))
-    both = left.join(right, on=keys, how="full", suffix="_other", coalesce=True, maintain_order="left_right")
+    joined = left.join(
+        right, on=keys, how="full", suffix="_other", coalesce=True, maintain_order="left_right"
+    )
     in_both = pl.col("submitted").is_not_null() & pl.col("submitted_other").is_not_null()
     same = [
         (pl.col("submitted") - pl.col("submitted_other")).abs() < _SAME,
@@ -189,7 +191,7 @@ def pair_jobs(first: Jobs, other: Jobs) -> pl.DataFrame:
         (pl.col("run_time") - pl.col("run_time_other")).abs() < _SAME,
     ]
     same_job = (in_both & pl.all_horizontal(same)).fill_null(False)
-    return both.select(
+    return joined.select(
         "job_id",
         pl.col("submitted").is_not_null().alias("in_first"),
         pl.col("submitted_other").is_not_null().alias("in_other"),

@@ -121,7 +121,9 @@ def reads_each_cost(technique: str) -> bool:
     """Whether a technique, or one of two, needs the cost of each iteration, not only of chunks."""
     names = map(canonical, split_technique(technique))
     found = (None if user_function(name) else TECHNIQUES[name].rule for name in names)
-    return any(one is None or one.times_iterations or one.needs_statistics or one.samples for one in found)
+    return any(
+        rule is None or rule.times_iterations or rule.needs_statistics or rule.samples for rule in found
+    )
 
 
 _SAMPLE = 5

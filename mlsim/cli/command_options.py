@@ -49,9 +49,11 @@ def option(text: str, *words: str, default: Any = None, key: str = "", sets: str
     not enough, and the placeholder of its value in the help.
     """
     names = [word for word in words if word.startswith("-")]
-    shown = next((word for word in words if word not in names), None)
-    more.setdefault("autocompletion", completion.for_placeholder(shown))
-    declared = typer.Option(... if default is REQUIRED else default, *names, help=text, metavar=shown, **more)
+    placeholder = next((word for word in words if word not in names), None)
+    more.setdefault("autocompletion", completion.for_placeholder(placeholder))
+    declared = typer.Option(
+        ... if default is REQUIRED else default, *names, help=text, metavar=placeholder, **more
+    )
     return field(default=default, metadata={"typer": declared, "key": key, "sets": sets or key})
 
 
@@ -212,7 +214,9 @@ class CommandGroup(typer.Typer):
 def _for_typer(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return a command as Typer reads it: with every field of its options as a parameter."""
     hints = get_type_hints(command, include_extras=True)
-    classes = {name: one for name, one in hints.items() if isinstance(one, type) and issubclass(one, Options)}
+    classes = {
+        name: kind for name, kind in hints.items() if isinstance(kind, type) and issubclass(kind, Options)
+    }
     for name in signature(command).parameters:
         for declared in getattr(hints[name], "__metadata__", ()):
             _show_kind(name, declared, hints[name])

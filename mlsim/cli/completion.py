@@ -62,7 +62,9 @@ def settings(incomplete: str) -> Words:
     """Complete ``KEY=VALUE``: a key; once it is the only one that begins so, its values."""
     key, equals, _ = incomplete.partition("=")
     keys = dict(_keys(key))
-    found = [one for one in keys if one == key] if equals else [one for one in keys if one.startswith(key)]
+    found = (
+        [name for name in keys if name == key] if equals else [name for name in keys if name.startswith(key)]
+    )
     if len(found) != 1:
         return [(name, keys[name]) for name in found]
     # Two words at least before the value: after a single one, shells write a space.

@@ -73,7 +73,9 @@ def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -
         if not known:
             raise InputError(f"{place}: {names[2]}: {row[2]!r} is no number")
         results[row[0], row[1]] = row[2]
-    if not any(all(one in names for names, one in zip(shown.values(), row, strict=True)) for row in results):
+    if not any(
+        all(name in names for names, name in zip(shown.values(), row, strict=True)) for row in results
+    ):
         words = "; ".join(f"{name}: {', '.join(values)}" for name, values in shown.items())
         raise InputError(f"{path}: none of its rows is of what it would stand beside. Shown are {words}")
     return results
@@ -211,7 +213,9 @@ def energy(options: _EnergyOptions) -> None:
     targets = [path for path in (options.csv, steps) if path is not None]
     with new_files(targets) as parts:  # before samples are read: whether they can be written shows at once
         measured = energy_classes.read_samples(options.file)
-        jobs = {job: energy_classes.cleaned(own.power, cleaning) for job, own in measured.samples.items()}
+        jobs = {
+            job: energy_classes.cleaned(samples.power, cleaning) for job, samples in measured.samples.items()
+        }
         missing = {job for job, samples in measured.samples.items() if not samples.complete}
         found = energy_classes.classify(jobs, tree, missing)
         for path, part in zip(targets, parts, strict=True):
@@ -231,7 +235,9 @@ def energy(options: _EnergyOptions) -> None:
     if known := measured.known:  # which classes were taken for which
         pairs = Counter((known[job], str(found[job].kind)) for job in known)
         kinds = list(dict.fromkeys(kind for pair in pairs for kind in pair))
-        lines = ((was, *(f"{pairs[was, kind]:,}" for kind in kinds)) for was in dict.fromkeys(known.values()))
+        lines = (
+            (word, *(f"{pairs[word, kind]:,}" for kind in kinds)) for word in dict.fromkeys(known.values())
+        )
         show("", NumberTable(("known as, found as", *kinds), lines))
         right = sum(n for (one, other), n in pairs.items() if one == other)
         print(f"right: {right:,} of {len(known):,}, {100 * right / len(known):.1f} %")

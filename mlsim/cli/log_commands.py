@@ -266,7 +266,9 @@ def _read_costs(options: _ProfileOptions) -> tuple[CostsConfig, str | None]:
     """Read the options as a scenario's section of costs; also what they count, None for seconds."""
     name, given = options.name, vars(options)
     texts = {key: text for key, text in given.items() if key not in _NOT_OF_COSTS and text is not None}
-    values: dict[str, Any] = {key: one if key == "path" else cli.value_of(one) for key, one in texts.items()}
+    values: dict[str, Any] = {
+        key: text if key == "path" else cli.value_of(text) for key, text in texts.items()
+    }
     if (text := options.window) is not None:
         parts = text.split(",")
         if len(parts) != 4 or not all(part.strip() for part in parts):

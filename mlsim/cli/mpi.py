@@ -208,9 +208,11 @@ def validate(options: _ValidateOptions) -> None:
     from mlsim.mpi import real_validation
 
     file, out, ranks = options.scenario, options.out, options.ranks
-    given = parse_overrides(cli.settings(options.set_, file))
-    loop_options.check_set(given, loop_options.VALIDATE_KEYS, "mlsim mpi validate")
-    loop = experiment.load_loop(file, given) if file else experiment.loop_from_mapping(_DEFAULT, given)
+    overrides = parse_overrides(cli.settings(options.set_, file))
+    loop_options.check_set(overrides, loop_options.VALIDATE_KEYS, "mlsim mpi validate")
+    loop = (
+        experiment.load_loop(file, overrides) if file else experiment.loop_from_mapping(_DEFAULT, overrides)
+    )
     others = parse_overrides(options.others or [])
     for name in others:
         if name in _OWN_OPTIONS:

@@ -79,7 +79,9 @@ def compare(options: _CompareOptions) -> None:
     shown = metrics if options.all_ or options.metric else run_comparison.main_metrics(metrics)
     show(comparison_tables.comparison_table(found.labels, shown, found.tolerance))
     if left := len(metrics) - len(shown):
-        differ = sum(bool({"better", "worse"} & {*one["verdicts"]}) for one in metrics if one not in shown)
+        differ = sum(
+            bool({"better", "worse"} & {*metric["verdicts"]}) for metric in metrics if metric not in shown
+        )
         show(f"--all shows {left} further metrics, {differ} of which are better or worse.", style="dim")
     show("", comparison_tables.pairs_table(found.labels, found.pairs))
     for note in found.notes:
@@ -268,10 +270,14 @@ def plot(options: _PlotOptions) -> None:
         raise InputError(f"--colour: {kind} has no colours of jobs; it is for gantt")
     more = {"colour": options.colour} if kind == "gantt" else {}
     with new_files([target]) as (partial,), working(f"drawing {kind}"):
-        read = comparison.read_for_plot(options.runs, _names(options.labels), of_loops=what.of_loops, job=job)
-        if what.is_single and len(read) > 1:
-            raise InputError(f"{kind} shows one run; found {len(read)}: {', '.join(read)}. Name one of them")
-        write_figure(what.draw(read, options.width, options.height, options.tau, **more), partial)
+        found = comparison.read_for_plot(
+            options.runs, _names(options.labels), of_loops=what.of_loops, job=job
+        )
+        if what.is_single and len(found) > 1:
+            raise InputError(
+                f"{kind} shows one run; found {len(found)}: {', '.join(found)}. Name one of them"
+            )
+        write_figure(what.draw(found, options.width, options.height, options.tau, **more), partial)
     print(f"Written: {target}  ({what.meaning})")
 
 

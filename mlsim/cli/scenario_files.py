@@ -357,13 +357,15 @@ def _contents(template: Template) -> Iterator[tuple[str, bytes]]:
     """Yield each file's name and content; workloads lie beside the scenario, unlike in the repository."""
     made = template.made() if template.made else {}
     for name, kind in template.yaml.items():
-        own = made.get(name) or read_text(_HOME / name, "template").replace("path: ../traces/", "path: ")
+        text = made.get(name) or read_text(_HOME / name, "template").replace("path: ../traces/", "path: ")
         if importlib.util.find_spec("otf2") is None:
-            own = own.replace("trace: chunks\n", "trace: none   # chunks needs: pip install 'mlsim[otf2]'\n")
-        yield name, f"# yaml-language-server: $schema={SCHEMAS[kind]}\n{own}".encode()
+            text = text.replace(
+                "trace: chunks\n", "trace: none   # chunks needs: pip install 'mlsim[otf2]'\n"
+            )
+        yield name, f"# yaml-language-server: $schema={SCHEMAS[kind]}\n{text}".encode()
     for name in template.others:
         yield name, (made.get(name) or read_text(_HOME / name, "template")).encode()
-    yield from ((name, own.encode()) for name, own in made.items() if "/" in name)
+    yield from ((name, text.encode()) for name, text in made.items() if "/" in name)
     for source, folder in template.trees.items():
         for path in sorted((SCENARIOS / source).rglob("*")):
             inside = path.relative_to(SCENARIOS / source)

@@ -81,7 +81,9 @@ def run(options: _RunOptions) -> None:
         runs = [  # metrics by title: null where a run has none
             {
                 "labels": dict(row.labels),
-                "metrics": {name: value if isfinite(value) else None for name, value in row.metrics.items()},
+                "metrics": {
+                    title: value if isfinite(value) else None for title, value in row.metrics.items()
+                },
                 "failed": row.failed or None,
             }
             for row in rows

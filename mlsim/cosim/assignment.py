@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -246,25 +247,21 @@ class _Rules:
             if word not in ("==", "!="):
                 raise InputError(f"{place}: {word} compares numbers, and the column holds texts")
             return np.asarray(compare(values, _text(wanted)), np.bool_)
-        if are_names := isinstance(self._header.get(f"{name}_names"), list):
-            if word not in ("==", "!="):
-                raise InputError(f"{place}: {word} compares numbers, and the column holds names")
-            wanted = _text(wanted)
-        if isinstance(wanted, str):
-            names = self._codes.get(name, {})
-            codes = [code for code, called in names.items() if called == wanted]
+        # The reader gave codes to names, which mean nothing to the user.
+        are_names = isinstance(self._header.get(f"{name}_names"), list)
+        if are_names and word not in ("==", "!="):
+            raise InputError(f"{place}: {word} compares numbers, and the column holds names")
+        if are_names or isinstance(wanted, str):
+            text, names = _text(wanted), self._codes.get(name, {})
+            codes = [code for code, called in names.items() if called == text]
+            if not codes and not are_names and re.fullmatch(r"[+-]?\d+", text):
+                codes = [int(text)]
             if not codes:
-                try:
-                    # Codes that the reader gave to names mean nothing to the user.
-                    codes = [int(wanted)] if not are_names else []
-                except ValueError:
-                    codes = []
-                if not codes:
-                    has = ", ".join(list(names.values())[:_SHOWN]) or "numbers only"
-                    raise InputError(
-                        f"{place}: no {name} of the workload is called {wanted!r};"
-                        f"{nearest(wanted, names.values())} it has: {has}"
-                    )
+                has = ", ".join(list(names.values())[:_SHOWN]) or "numbers only"
+                raise InputError(
+                    f"{place}: no {name} of the workload is called {text!r};"
+                    f"{nearest(text, names.values())} it has: {has}"
+                )
             same = np.isin(values, codes)
             return same if word == "==" else ~same
         return np.asarray(compare(values, wanted), np.bool_)
@@ -284,6 +281,7 @@ class _Rules:
 
 
 def _text(value: float | str) -> str:
+    """Return a value as a log spells it: 1234567 and not 1.23457e+06."""
     return value if isinstance(value, str) else f"{value:.15g}"
 
 

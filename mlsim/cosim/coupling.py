@@ -264,7 +264,9 @@ class MixedApplications:
     ) -> None:
         self._state, self._of_job = batch.state, assigned.of_job
         rigid = RigidApplications(batch)
-        self._of_kind: list[Applications] = [rigid if one.costs is None else loops for one in assigned.kinds]
+        self._of_kind: list[Applications] = [
+            rigid if kind.costs is None else loops for kind in assigned.kinds
+        ]
 
     def _of(self, slot: int) -> Applications:
         return self._of_kind[int(self._of_job[self._state.number(slot)])]

@@ -72,9 +72,11 @@ class Advice:
     def best(self) -> Candidate:
         """The recommended candidate: the current one unless another is better, and by more than a little."""
         first, now = self.choices[0], self.now
-        near = now.regret <= first.regret + NEARLY
+        is_near = now.regret <= first.regret + NEARLY
         is_better = all(a <= b * (1.0 - NEARLY) for a, b in zip(first.t_loop, now.t_loop, strict=True))
-        return now if near or (self.most_saved <= FEW and (self.hides_too_much or not is_better)) else first
+        return (
+            now if is_near or (self.most_saved <= FEW and (self.hides_too_much or not is_better)) else first
+        )
 
     @property
     def verdict(self) -> str | None:

@@ -129,7 +129,9 @@ def _loop_of(
     given = dict(overrides or {})
     if not isinstance(named, Mapping) or not named:
         return _checked(make(_as_loop(given)))
-    words = {name: one.get("model") if isinstance(one, Mapping) else "" for name, one in named.items()}
+    words = {
+        name: section.get("model") if isinstance(section, Mapping) else "" for name, section in named.items()
+    }
     loops = [str(name) for name, word in words.items() if word == "loop"]
     chosen = given.pop("application", loops[0] if len(loops) == 1 else None)
     if chosen not in named:

@@ -65,7 +65,9 @@ def verify(directory: Path) -> Findings:
     if recorded is None:
         raise InputError(f"{directory / MANIFEST}: is missing, so its files cannot be verified")
     present = set(_files(directory)) - {MANIFEST}
-    damaged = [name for name, mark in recorded.items() if name in present and not _is(directory, name, mark)]
+    damaged = [
+        name for name, digest in recorded.items() if name in present and not _is(directory, name, digest)
+    ]
     missing = [name for name in recorded if name not in present]
     foreign = sorted(present - recorded.keys())
     whole = len(recorded) - len(damaged) - len(missing)

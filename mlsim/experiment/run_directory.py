@@ -237,10 +237,10 @@ def _with_relative_costs(records: Records, scenario: Scenario, directory: Path) 
     if cells is None or log is None or not is_directory(home := scenario_paths.resolve_path(scenario, log)):
         return records
     inside = f"{home.absolute()}{os.sep}"
-    found = [
-        text and text.startswith(inside) and os.path.relpath(text, directory.absolute()) for text in cells
-    ]
-    texts = np.array([one or text for one, text in zip(found, cells, strict=True)], object)
+    seen_from_run = {
+        text: os.path.relpath(text, directory) for text in set(cells) if text and text.startswith(inside)
+    }
+    texts = np.array([seen_from_run.get(text, text) for text in cells], object)
     return replace(records, own=OwnColumns({**records.own.of, "costs": texts}))
 
 

@@ -180,7 +180,9 @@ def quality_of(features: JobFeatures, small: Mask) -> Quality:
     said = small[later]
     weeks = np.unique(week)
     quality = job_metrics.class_quality
-    weekly = [[quality(truth[week == one], said[week == one])[name] for name in _WEEKLY] for one in weeks]
+    weekly = [
+        [quality(truth[week == number], said[week == number])[name] for name in _WEEKLY] for number in weeks
+    ]
     return Quality(**quality(truth, said), weeks=weeks, weekly=np.array(weekly).reshape(-1, len(_WEEKLY)))
 
 

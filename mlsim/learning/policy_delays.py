@@ -145,7 +145,9 @@ def premature_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], F
         if labels not in logs:
             whole = scenario.workload.model_copy(update={"resample": None})
             logs[labels] = scenario.model_copy(update={"workload": whole})
-    wanted = [Part(dict(zip(axes, labels, strict=True)), one, _premature) for labels, one in logs.items()]
+    wanted = [
+        Part(dict(zip(axes, labels, strict=True)), scenario, _premature) for labels, scenario in logs.items()
+    ]
     parts.plan(len(wanted) + len(cases))  # their delays come next
     return dict(zip(logs, parts.results(wanted), strict=True))
 
@@ -236,5 +238,7 @@ def _boxes(panels: Panels, field: str, title: str, unit: str, scale: Literal["li
     def values(runs: Sequence[Delays]) -> Floats:
         return np.concatenate([np.atleast_1d(getattr(run, field)) for run in runs])
 
-    shown = {name: {policy: values(runs) for policy, runs in own.items()} for name, own in panels.items()}
+    shown = {
+        name: {policy: values(runs) for policy, runs in policies.items()} for name, policies in panels.items()
+    }
     return value_boxes(shown, title, unit, scale)

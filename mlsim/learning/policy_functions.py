@@ -133,7 +133,9 @@ class Function:
                 terms.append([part])
             else:
                 terms[-1] += [operator, part]
-        return " + ".join(f"{by!r} * {' '.join(term)}" for by, term in zip(self.weights, terms, strict=True))
+        return " + ".join(
+            f"{weight!r} * {' '.join(term)}" for weight, term in zip(self.weights, terms, strict=True)
+        )
 
     def __call__(self, p: Floats, q: Floats, r: Floats) -> Floats:
         """Return the function's value for each job."""

@@ -70,7 +70,9 @@ def learn_phases(
     ]
     found = (parts or Parts()).results(wanted)
     sums = np.array([one.reshape(len(PROTOCOLS), 2) for one in found])
-    learned, tested = ({name: sums[:, row, part] for row, name in enumerate(PROTOCOLS)} for part in (0, 1))
+    learned, tested = (
+        {name: sums[:, place, part] for place, name in enumerate(PROTOCOLS)} for part in (0, 1)
+    )
     return PhaseBand(phases, learned, tested)
 
 

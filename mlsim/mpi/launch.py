@@ -166,4 +166,6 @@ def _by_srun(launcher: Launcher) -> bool:
     """Whether a launcher starts ranks by Slurm's command, and waits for them if that has failed."""
     told = {"-launcher", "--launcher", "-bootstrap", "--bootstrap"} & set(launcher.words)
     in_job = any(name in os.environ for name in _SLURM_JOB)
-    return launcher.hydra and in_job and not told and not any(one in os.environ for one in _HOW_HYDRA_STARTS)
+    return (
+        launcher.hydra and in_job and not told and not any(name in os.environ for name in _HOW_HYDRA_STARTS)
+    )

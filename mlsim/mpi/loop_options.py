@@ -132,7 +132,9 @@ class LoopOptions:
                 "parameters are for one, in a file"
             )
         technique = section_base.with_parameters("+".join(map(canonical, levels)), own)
-        spelt: dict[str, Any] = {key: _word(key, getattr(self, key), kind) for key, kind in _WORDS.items()}
+        spelt: dict[str, Any] = {
+            name: _word(name, getattr(self, name), kind) for name, kind in _WORDS.items()
+        }
         checked = replace(
             self, model=model.value, technique=technique, technique_parameters=own or None, **spelt
         )

@@ -86,7 +86,9 @@ def _of_names(records: Records, column: str, rows: Ints | None = None) -> Words 
     if codes is None:
         return None
     names = records.names.of.get(column, {})
-    return Words(codes if rows is None else codes[rows], [names[one] for one in sorted(names)], closed=False)
+    return Words(
+        codes if rows is None else codes[rows], [names[code] for code in sorted(names)], closed=False
+    )
 
 
 def _technique(table: str) -> Callable[[Records, str | None], Words]:

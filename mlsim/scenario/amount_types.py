@@ -65,7 +65,9 @@ def _check_size(value: object, number: float, positive: bool, limit: str, dimens
 
 def amount_text(*dimensions: Dimension, needs_unit: bool = False) -> dict[str, Any]:
     """Return the JSON schema of a text of a number with a unit."""
-    spellings = "|".join(field_types.literal(word) for one in dimensions for word in one.spellings)
+    spellings = "|".join(
+        field_types.literal(word) for dimension in dimensions for word in dimension.spellings
+    )
     unit = f"({spellings})" if needs_unit else f"({spellings})?"
     return {"type": "string", "pattern": rf"^\s*\+?[0-9.][0-9._]*([eE][+-]?[0-9]+)?\s*{unit}\s*$"}
 

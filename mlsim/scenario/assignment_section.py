@@ -176,11 +176,13 @@ def wrong_rules(rules: tuple[AssignRule, ...], known: Collection[str]) -> Iterat
         key = f"assign.{row}.{'application' if rule.application is not None else 'default'}"
         for name, _ in rule.shares:
             if name not in known:
-                text = f"there is no application {name!r};{nearest(name, known)} allowed: {', '.join(known)}"
-                yield Violation(key, text, ("applications",))
+                message = (
+                    f"there is no application {name!r};{nearest(name, known)} allowed: {', '.join(known)}"
+                )
+                yield Violation(key, message, ("applications",))
         if rule.where is None and row < len(rules) - 1:
-            text = f"is for all jobs, so that assign.{row + 1} is for none; write it last"
-            yield Violation(key, text, (f"assign.{row}.where",))
+            message = f"is for all jobs, so that assign.{row + 1} is for none; write it last"
+            yield Violation(key, message, (f"assign.{row}.where",))
 
 
 def placeholders(path: str) -> list[str]:

@@ -236,8 +236,10 @@ class CostsConfig(Section):
         for key, amount in given[1:]:
             first, reference = given[0]
             if amount.unit != reference.unit:
-                text = f"is in {amount.unit} but {first} is in {reference.unit}; allowed: one unit for both"
-                yield Violation(key, text, (first, "profile"))
+                message = (
+                    f"is in {amount.unit} but {first} is in {reference.unit}; allowed: one unit for both"
+                )
+                yield Violation(key, message, (first, "profile"))
 
     def _wrong_scale(self) -> Iterator[Violation]:
         """Check that counts become times in exactly one way."""

@@ -453,7 +453,9 @@ def _aliases_of(value: Mapping[str, Any]) -> tuple[KeyAlias, ...]:
 
 def uses_aliases(value: Mapping[str, Any]) -> bool:
     """Whether a scenario's mapping names a key by another name."""
-    return any(section_base.holds_key(value, section_base.split_key(one.name)) for one in _aliases_of(value))
+    return any(
+        section_base.holds_key(value, section_base.split_key(alias.name)) for alias in _aliases_of(value)
+    )
 
 
 def rename_keys(value: dict[str, Any], lines: dict[Path, int], *, notes: bool) -> list[Problem]:

@@ -161,8 +161,10 @@ class PerturbationConfig(Section):
             other = next(key for key in lengths if key not in missing)
             yield Violation(missing[0], f"missing; the random process of {other} needs it", (other,))
         if len(missing) == 2 and self.factor[0] != self.factor[1]:
-            text = "a range is for a random process; give one number, or mean_time_between and mean_duration"
-            yield Violation("factor", text, tuple(lengths))
+            message = (
+                "a range is for a random process; give one number, or mean_time_between and mean_duration"
+            )
+            yield Violation("factor", message, tuple(lengths))
 
 
 class FailureConfig(Section):

@@ -240,16 +240,16 @@ class Scenario(Section):
         obstacle = replay_obstacle(self)
         if self.batch.engine is words.Engine.REPLAY and obstacle is not None:
             key, needed = obstacle
-            text = (
+            message = (
                 f"replay simulates jobs whose end is known at their start, and needs {key}: {needed}; try "
                 "engine: auto or simpy"
             )
-            yield Violation("batch.engine", text, (key,))
+            yield Violation("batch.engine", message, (key,))
         if self.coordination.released_nodes is words.ReleasedNodes.SHORT_FIRST and (
             self.batch.backfill is words.Backfill.CONSERVATIVE or self.batch.reservations > 1
         ):
-            text = "short-first respects one reservation at most; try batch.reservations: 1, or any"
-            yield Violation("coordination.released_nodes", text, ("batch.backfill", "batch.reservations"))
+            message = "short-first respects one reservation at most; try batch.reservations: 1, or any"
+            yield Violation("coordination.released_nodes", message, ("batch.backfill", "batch.reservations"))
         yield from self._broken_forecasts()
         yield from self._broken_recorded()
         yield from self._broken_easy()
@@ -258,48 +258,52 @@ class Scenario(Section):
         nodes = tuple(f"platform.nodes.{row}.cores" for row in range(len(self.platform.nodes)))
         if self.workload.mapping is words.Mapping.PACKED and len(cores) > 1:
             counts = ", ".join(map(str, cores))
-            text = (
+            message = (
                 f"packed needs nodes with equally many cores, and the groups have {counts}; try mapping: core"
             )
-            yield Violation("workload.mapping", text, nodes)
+            yield Violation("workload.mapping", message, nodes)
         if (
             self.coordination.requests is not words.RequestRule.NEVER
             and self.workload.mapping is words.Mapping.CORE
         ):
-            text = "asks for whole nodes, and jobs share nodes; try workload.mapping: packed or node"
-            yield Violation("coordination.requests", text, ("workload.mapping",))
+            message = "asks for whole nodes, and jobs share nodes; try workload.mapping: packed or node"
+            yield Violation("coordination.requests", message, ("workload.mapping",))
         asks, models = self.coordination.requests is not words.RequestRule.NEVER, self._model_keys()
         for place, section in self._sections():
             model = section.execution.model
             properties = properties_of(model)  # of the user's own, those are looked at in a run
             if asks and properties is not None and not properties.releases:
                 allowed = ", ".join(RELEASING)
-                text = f"nodes cannot leave a loop under execution model {model}; allowed models: {allowed}"
-                yield Violation("coordination.requests", text, (f"{place}.execution.model",))
+                message = (
+                    f"nodes cannot leave a loop under execution model {model}; allowed models: {allowed}"
+                )
+                yield Violation("coordination.requests", message, (f"{place}.execution.model",))
         fixed = self.applications is None and not self.runs_loops  # else a study may add loops: only a note
         if self.coordination.rca and fixed:
-            text = f"on, but a rigid job has no idle nodes to release; write {models[0]}: loop, or rca: off"
-            yield Violation("coordination.rca", text, models)
+            message = (
+                f"on, but a rigid job has no idle nodes to release; write {models[0]}: loop, or rca: off"
+            )
+            yield Violation("coordination.rca", message, models)
         if self.platform.perturbations and fixed:
-            text = (
+            message = (
                 "only loops can be slowed down, the run time of a rigid job is fixed; write "
                 f"{models[0]}: loop, or take it out"
             )
-            yield Violation("platform.perturbations", text, models)
+            yield Violation("platform.perturbations", message, models)
         if self.batch.on_failure is words.FailureRule.RESUME and self.runs_loops:
-            text = (
+            message = (
                 "resume: a loop keeps no record of which chunks its lost nodes had done; allowed for loops: "
                 "die, restart"
             )
-            yield Violation("batch.on_failure", text, models)
+            yield Violation("batch.on_failure", message, models)
         yield from self._broken_messages()
         yield from self._broken_cap()
         yield from self._broken_drains()
         for place, section in self._sections():
             pes = section.pes_per_node
             if pes is not None and pes > cores[-1]:
-                text = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"
-                yield Violation(f"{place}.pes_per_node", text, nodes)
+                message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"
+                yield Violation(f"{place}.pes_per_node", message, nodes)
 
     def _broken_drains(self) -> Iterator[Violation]:
         """Check that the dispatcher can plan around announced drains."""
@@ -353,17 +357,19 @@ class Scenario(Section):
         if self.batch.backfill is not words.Backfill.EASY or easy is words.EasyRule.STANDARD:
             return
         if self.coordination.released_nodes is words.ReleasedNodes.SHORT_FIRST:
-            text = f"short-first respects the standard EASY's reservation, not that of {easy}; try any"
-            yield Violation("coordination.released_nodes", text, ("batch.easy", "batch.backfill"))
+            message = f"short-first respects the standard EASY's reservation, not that of {easy}; try any"
+            yield Violation("coordination.released_nodes", message, ("batch.easy", "batch.backfill"))
         if easy is words.EasyRule.CQSIM and self.runs_loops:
-            text = "cqsim judges jobs by their actual run times, and a loop's is not known; try standard"
-            yield Violation("batch.easy", text, (*self._model_keys(), "batch.backfill"))
+            message = "cqsim judges jobs by their actual run times, and a loop's is not known; try standard"
+            yield Violation("batch.easy", message, (*self._model_keys(), "batch.backfill"))
         if easy is words.EasyRule.EASY_BF and self.batch.power_cap is not None:
-            text = "easy_bf reserves nodes, and no power; try standard"
-            yield Violation("batch.easy", text, ("batch.power_cap", "batch.backfill"))
+            message = "easy_bf reserves nodes, and no power; try standard"
+            yield Violation("batch.easy", message, ("batch.power_cap", "batch.backfill"))
         if any(drain.announced for drain in self.platform.drains):
-            text = f"only the standard EASY plans around announced drains, not that of {easy}; try standard"
-            yield Violation("batch.easy", text, ("platform.drains", "batch.backfill"))
+            message = (
+                f"only the standard EASY plans around announced drains, not that of {easy}; try standard"
+            )
+            yield Violation("batch.easy", message, ("platform.drains", "batch.backfill"))
 
     def _broken_messages(self) -> Iterator[Violation]:
         """Check that requests and replies are recorded, if the trace is to show them."""

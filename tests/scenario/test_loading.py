@@ -222,6 +222,10 @@ def test_mappings_are_merged_and_own_keys_win() -> None:
     assert [one.costs.mean.value for one in found.values()] == [1.0, 1.0, 1.0, 2.0]
     again = loads(dump(scenario), "x.yaml")
     assert again == scenario
+    changed = overridden(MERGED, "x.yaml", {"applications.other.costs.mean": "5 s"})["applications"]
+    assert [one["costs"]["mean"] for one in changed.values()] == ["1 s", "5 s", "1 s", "2 s"]
+    wrong = MERGED.replace("steps: 3", "steps: 3, technique: SSS", 1)
+    assert "study.yaml:4: applications.base.technique: 'SSS' is not known" in told(wrong)
 
 
 def test_endless_nesting_is_told() -> None:

@@ -250,7 +250,9 @@ def value_boxes(
     panels: Mapping[str, Mapping[str, Floats]], title: str, y: str, scale: Literal["linear", "log"]
 ) -> Figure:
     """Draw distributions: ``panels`` maps panels to names and values of boxes; scale ``log`` is from 1 up."""
-    boxes = {panel: {name: _Box.of(own) for name, own in named.items()} for panel, named in panels.items()}
+    boxes = {
+        panel: {name: _Box.of(values) for name, values in named.items()} for panel, named in panels.items()
+    }
     return _boxes(boxes, title, y, scale)
 
 

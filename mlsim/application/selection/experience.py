@@ -56,9 +56,11 @@ class Experience:
             return
         chunks = [step.chunks for step in shown if step.chunks is not None][-_KEPT:]
         # At the reference speed, as of a single PE: later executions have other PEs.
-        seen = [one._replace(pe=np.zeros_like(one.pe), seconds=one.seconds * speed[one.pe]) for one in chunks]
-        if seen:
-            self._known = KnownCosts(measured_costs.estimate(seen, iterations, 1), iterations)
+        known = [
+            one._replace(pe=np.zeros_like(one.pe), seconds=one.seconds * speed[one.pe]) for one in chunks
+        ]
+        if known:
+            self._known = KnownCosts(measured_costs.estimate(known, iterations, 1), iterations)
 
     def begin(self, selector: Selector, n: int, speed: Floats, seed: int) -> Selector:
         """Return the selector of a new execution: ``selector``, with what is known."""

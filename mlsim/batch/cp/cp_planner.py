@@ -83,11 +83,13 @@ class Cp(Lists):
         each = scheduling + _MODEL + _SEARCH
         # Only jobs that end late can make a plan end earlier.
         order = np.argsort(-(found.starts + task.jobs.durations), kind="stable")
-        neighbours = self._neighbourhoods(order if task.makespan else found.order, max(int(left / each), 1))
-        parts = len(neighbours)
+        neighbourhoods = self._neighbourhoods(
+            order if task.makespan else found.order, max(int(left / each), 1)
+        )
+        parts = len(neighbourhoods)
         limit = max(left / parts - scheduling - _MODEL, 0.1 * left / parts)
         control = replace(self.control, limit=limit, last_limit=limit + extra / parts, pace=_PACE)
-        for free in neighbours:
+        for free in neighbourhoods:
             _search(task, found, free, control)
             if found.status is cp_solve.Status.OPTIMAL:
                 break

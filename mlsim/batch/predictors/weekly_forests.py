@@ -42,7 +42,9 @@ class Upcoming:
                 if self._forecasts.get(number, (-1, 0.0))[0] != week
             }
             values = forecast(np.array(list(missing)), np.array(list(missing.values())))
-            self._forecasts |= {job: (week, one) for job, one in zip(missing, values.tolist(), strict=True)}
+            self._forecasts |= {
+                number: (week, value) for number, value in zip(missing, values.tolist(), strict=True)
+            }
         found = [self._forecasts.pop(number)[1] for number in numbers.tolist()]
         for number in numbers.tolist():
             del self._slots[number]

@@ -171,7 +171,9 @@ class NodesRoom(MachineRoom):
     def _numbers_of(self, sets: NodeSets) -> Ints:
         """Return the number of each job's set of nodes, by which kernels know it; add the new sets."""
         known = len(self._set_numbers)
-        numbers = [self._set_numbers.setdefault(one.tobytes(), len(self._set_numbers)) for one in sets.masks]
+        numbers = [
+            self._set_numbers.setdefault(mask.tobytes(), len(self._set_numbers)) for mask in sets.masks
+        ]
         if len(self._set_numbers) > known:
             masks = [np.frombuffer(mask, np.bool_) for mask in self._set_numbers]
             self._node_sets = np.array(masks, np.int64)

@@ -73,14 +73,16 @@ def _connected() -> Iterator[None]:
 @contextmanager
 def _silent() -> Iterator[None]:
     """Suppress the tracebacks that the client prints when its scheduler ends."""
-    logs = [logging.getLogger(one) for one in ("distributed.client", "distributed.comm", "distributed.core")]
-    levels = [logger.level for logger in logs]
-    for logger in logs:
+    loggers = [
+        logging.getLogger(name) for name in ("distributed.client", "distributed.comm", "distributed.core")
+    ]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        for logger, level in zip(logs, levels, strict=True):
+        for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
 

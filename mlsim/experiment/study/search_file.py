@@ -423,7 +423,9 @@ def _tried(search: Search, rows: Sequence[StudyRow], below: Mapping[str, float] 
     values = metrics[search.title]
     if below is not None:
         divisors = {name: below.get(name, _NAN) for name in values}
-        values = {key: one / divisors[key] if divisors[key] > 0.0 else _NAN for key, one in values.items()}
+        values = {
+            name: value / divisors[name] if divisors[name] > 0.0 else _NAN for name, value in values.items()
+        }
     known = np.array(list(values.values()))
     average = np.median if search.average == "median" else np.mean
     return Tried(

@@ -219,7 +219,9 @@ def _metric(
         return np.array(x), np.array([found.mean() if len(found) else math.nan for found in values.values()])
 
     def ends(part: Sequence[StudyRow]) -> Points:
-        found = np.array([tables.mean_interval(one, study.interval) for one in values_of(part).values()])
+        found = np.array(
+            [tables.mean_interval(values, study.interval) for values in values_of(part).values()]
+        )
         return found[:, 0], found[:, 1]
 
     name = tables.relative_title(study) if picture.relative else title

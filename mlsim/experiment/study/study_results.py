@@ -151,7 +151,9 @@ def _best_table(outcome: Outcome) -> tables.Table:
     known.sort(key=lambda one: search.loss(one.objective))
     lines = []
     for one in known[:_SHOWN]:
-        values = (f"{each:.4g}" if isinstance(each, float) else str(each) for each in one.values_of(search))
+        values = (
+            f"{value:.4g}" if isinstance(value, float) else str(value) for value in one.values_of(search)
+        )
         lines.append([one.name, one.generation, *values, _number(one.objective)])
     return tables.Table(["candidate", "generation", *search.names, search.objective], lines)
 
@@ -170,7 +172,9 @@ def _comparison_frame(outcome: Outcome) -> pl.DataFrame:
     for part, tried in (("search", fitted), ("held out", outcome.held_out)):
         for metric in metrics:
             for name, one in tried.items():
-                values = {key: run.metrics[metric] if metric else run.values for key, run in tried.items()}
+                values = {
+                    key: other.metrics[metric] if metric else other.values for key, other in tried.items()
+                }
                 own = tables.spread_of(values[name])
                 compared = None if name == "best" else tables.spread_of(values["best"], values[name])
                 line: dict[str, Any] = {"part": part, "metric": metric or search.objective, "candidate": name}
@@ -311,7 +315,9 @@ def _best(study: Study, outcome: Outcome) -> str:
 def check_complete(results: Results) -> None:
     """Raise OutputError if pictures are missing."""
     if results.missing:
-        lines = [f"{results.directory / one}: cannot be drawn: {why}" for one, why in results.missing.items()]
+        lines = [
+            f"{results.directory / name}: cannot be drawn: {why}" for name, why in results.missing.items()
+        ]
         raise OutputError(f"{'; '.join(lines)}. All else is in {results.directory}")
 
 
@@ -335,7 +341,9 @@ def read_study(directory: str | Path) -> StudyTables:
     Raises InputError if there are none, or they are damaged.
     """
     place = expanded(directory)
-    runs = next((place / one for one in ("runs.parquet", "loops.parquet") if (place / one).is_file()), None)
+    runs = next(
+        (place / name for name in ("runs.parquet", "loops.parquet") if (place / name).is_file()), None
+    )
     if runs is None:
         raise InputError(
             f"{place}: no results of a study: there is no runs.parquet or loops.parquet in it; "

@@ -114,7 +114,9 @@ def _table(
         common = tuple(label for label, inner in zip(labels, repeated, strict=True) if not inner)
         own = "".join(label for label, inner in zip(labels, repeated, strict=True) if inner)
         cells.setdefault(common, {})[own] = value
-    spreads = {key: spread_of(trimmed(of, study.trim), interval=study.interval) for key, of in cells.items()}
+    spreads = {
+        labels: spread_of(trimmed(of, study.trim), interval=study.interval) for labels, of in cells.items()
+    }
     place = study.compared.index(study.columns)
     across = next(list(axis.points) for axis in study.axes if axis.name == study.columns)
     known = {key[place] for key in found}
