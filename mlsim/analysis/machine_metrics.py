@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._runtime.arrays import Floats, Ints, NDArray
+from mlsim._runtime.arrays import Floats, Ints, NDArray, ranges
 from mlsim.analysis.job_metrics import Aggregate, aggregate, aggregate_values, streamed_aggregate, total
 from mlsim.record import JobState, OutageKind, derived_times
 from mlsim.record import record_tables as tables
@@ -257,8 +257,7 @@ def transfers(records: tables.Records) -> Transfers:
         low = np.searchsorted(held.start[there], held.end[here], "left")
         high = np.searchsorted(held.start[there], until[here], "left")
         many = np.maximum(high - low, 0)
-        inside = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-        pairs.append((np.repeat(here, many), there[np.repeat(low, many) + inside]))
+        pairs.append((np.repeat(here, many), there[ranges(low, many)]))
     giver, taker = (
         np.concatenate([pair[side] for pair in pairs]) if pairs else np.empty(0, np.int64) for side in (0, 1)
     )
@@ -282,9 +281,7 @@ def transfers(records: tables.Records) -> Transfers:
 
 def _spread(node: Ints, count: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """Return a row and a node for each node of each row."""
-    row = np.repeat(rows, count[rows])
-    inside = np.arange(len(row)) - np.repeat(np.cumsum(count[rows]) - count[rows], count[rows])
-    return row, node[row] + inside
+    return np.repeat(rows, count[rows]), ranges(node[rows], count[rows])
 
 
 def coordination_metrics(records: tables.Records) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlsim import coordination
-from mlsim._runtime.arrays import Ints
+from mlsim._runtime.arrays import Ints, ranges
 from mlsim.application.application_simulator import AnswerPolicy, LoopApplication, LoopJob
 from mlsim.application.iteration_costs import CostProfiles
 from mlsim.application.known_loops import KnownLoops
@@ -301,8 +301,7 @@ def _node_set(rows: Ints) -> NodeSet:
     first, count, cores = rows[NODE], rows[NODE + 1], rows[NODE_CORES]
     if (count == 1).all():
         return NodeSet(first.copy(), cores.copy())
-    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    return NodeSet(np.repeat(first, count) + offset, np.repeat(cores, count))
+    return NodeSet(ranges(first, count), np.repeat(cores, count))
 
 
 @dataclass(frozen=True, slots=True)

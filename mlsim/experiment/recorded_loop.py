@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mlsim._files import is_file
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, ranges
 from mlsim.application.selection.measured_costs import Waits, charges_of_waits, waits_of
 from mlsim.errors import InputError
 from mlsim.experiment import loops, manifest, stored_runs
@@ -207,8 +207,9 @@ def rearranged(record: RecordedLoop, name: str) -> Floats:
     if len(size) >= LEAST_CHUNKS * record.pes:
         around = np.pad(sums / size, _NEIGHBOURS, mode="edge")
         least = np.lib.stride_tricks.sliding_window_view(around, 2 * _NEIGHBOURS + 1).min(axis=1)
-    place = np.arange(len(record.costs)) - np.repeat(first, size)
-    shares: Floats = HIDDEN[name](place, np.repeat(size, size), np.repeat(np.arange(len(size)), size))
+    shares: Floats = HIDDEN[name](
+        ranges(0, size), np.repeat(size, size), np.repeat(np.arange(len(size)), size)
+    )
     return np.repeat(least, size) + np.repeat(sums - least * size, size) * shares
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from mlsim._files import read_lines
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, ranges
 from mlsim.errors import InputError
 from mlsim.scenario.platform_section import EdgeConfig, NetworkConfig
 from mlsim.scenario.words import Topology
@@ -103,9 +103,7 @@ class Routes:
     def _links_of(self, vertices: Ints) -> tuple[Ints, Ints]:
         """Return all links of some vertices, and for each link the vertex it leaves from."""
         counts = self._begin[vertices + 1] - self._begin[vertices]
-        skipped = np.cumsum(counts) - counts
-        link = np.arange(counts.sum()) + np.repeat(self._begin[vertices] - skipped, counts)
-        return np.repeat(vertices, counts), link
+        return np.repeat(vertices, counts), ranges(self._begin[vertices], counts)
 
 
 @dataclass(frozen=True, slots=True)

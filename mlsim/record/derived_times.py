@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mlsim._jit import kernel
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, ranges
 from mlsim.record import record_tables as tables
 from mlsim.record.column_types import JobState, OutageKind, empty, let_go, zeros
 from mlsim.record.table_blocks import blocks_of, is_long, rows_of, sums_by_job, value_blocks
@@ -352,7 +352,7 @@ def _parts(stays: tables.Occupancy, steps: tables.PowerSteps) -> tuple[Ints, Flo
     cycles[repeats] = np.maximum(np.ceil(length[repeats] / period[repeats]), 1.0).astype(np.int64)
     counts = np.where(measured, n_steps * cycles, 1)
     row = np.repeat(np.arange(len(first)), counts)
-    place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    place = ranges(0, counts)
     cycle, within = np.divmod(place, np.maximum(n_steps, 1)[row])
     step = np.where(measured[row], first[row] + within, -1)
     ages = np.where(step >= 0, steps.time[step] + np.where(cycle > 0, cycle * period[row], 0.0), 0.0)

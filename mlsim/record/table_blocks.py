@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mlsim._runtime.arrays import Floats, Ints, NDArray
+from mlsim._runtime.arrays import Floats, Ints, NDArray, ranges
 from mlsim.record.chunk_store import BLOCK_ROWS as CHUNK_ROWS
 from mlsim.record.chunk_store import StoredChunks
 from mlsim.record.column_types import column, let_go, zeros
@@ -198,7 +198,7 @@ def _run_stays(occupancy: Occupancy, begin: Ints, count: Ints, first: int, last:
     held = held[np.argsort(begin[held])]
     low, many = begin[held], count[held]
     let_go(begin, count)
-    rows = np.arange(many.sum()) + np.repeat(low - (np.cumsum(many) - many), many)
+    rows = ranges(low, many)
     columns = {}
     for name, values in _columns(occupancy).items():  # the system maps more of a file than is read
         columns[name] = values[rows]

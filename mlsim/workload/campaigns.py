@@ -26,7 +26,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, ranges
 from mlsim.errors import InputError
 from mlsim.workload import job_mix
 from mlsim.workload.job_mix import Arrivals, Length, Mix, Scripts, Series
@@ -54,7 +54,7 @@ def campaigns(mix: Mix, jobs: int | None, seed: int, load: float = 1.0) -> Named
     scripts = job_mix.make_scripts(mix, n_users, rng)
     series = job_mix.make_series(mix, n_jobs, n_users, scripts, rng)
     row = np.repeat(np.arange(len(series)), series.jobs)
-    place = np.arange(n_jobs) - np.repeat(np.cumsum(series.jobs) - series.jobs, series.jobs)
+    place = ranges(0, series.jobs)
     times = job_times(mix, series, scripts, campaign_levels(mix, series, rng), row, rng)
     period = mix.period * n_jobs / mix.jobs / load
     begin = _begin_times(scripts.user[series.script], mix.arrivals.session, period, rng)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlsim import __version__
 from mlsim._runtime import shared_cache
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, ranges
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig, words
 from mlsim.scenario.workload_section import MOST_WEEKS as MOST_RESAMPLED_WEEKS
@@ -276,8 +276,7 @@ class Resampled(Made):
         for week in range(self.weeks):
             place = np.arange(profiles) * weeks + rng.integers(0, weeks, profiles)
             counts = begin[place + 1] - begin[place]
-            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-            jobs = source.select(rows[np.repeat(begin[place], counts) + within])
+            jobs = source.select(rows[ranges(begin[place], counts)])
             submit = jobs.submit_time % WEEK
             order = np.argsort(submit, kind="stable")
             ids = np.arange(made + 1, made + len(jobs) + 1)

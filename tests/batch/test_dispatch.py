@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlsim._jit import kernel
 from mlsim.batch.columns.job_columns import RESERVATIONS
-from mlsim.batch.order.policies import CODES, Accounts, parameters_of, policy_keys, usage_at
+from mlsim.batch.order.policies import CODES, Accounts, is_starved, parameters_of, policy_key, usage_at
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
 from tests.batch.builders import RigidApplications, block, simulate, system
@@ -395,6 +396,20 @@ def test_fairshare_by_group():
     _, by_group, _ = simulate(jobs, UNITS, policy="fairshare", fairshare={"by": "group"})
     assert by_user.start_time.tolist() == [0, 10, 15]
     assert by_group.start_time.tolist() == [0, 15, 10]
+
+
+@kernel
+def policy_keys(policy, now, submit, estimate, processors, used, parameters):
+    """Return the keys of many jobs, minus infinity for those past the threshold."""
+    keys = np.empty(len(submit))
+    for k in range(len(keys)):
+        if is_starved(policy, False, now, submit[k], parameters):
+            keys[k] = -np.inf
+        else:
+            keys[k] = policy_key(
+                policy, now, submit[k], estimate[k], float(processors[k]), used[k], parameters
+            )
+    return keys
 
 
 @pytest.mark.parametrize("policy", ["FCFS", "SAF", "WFP", "linear"])

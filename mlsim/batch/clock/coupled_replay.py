@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from mlsim._runtime.arrays import Ints
+from mlsim._runtime.arrays import ranges
 from mlsim._runtime.memory import let_go_of_freed
 from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.clock.planned_ends import ENDS, FINISHED, LAUNCHES, Planning, Releasing, plan_releases
@@ -99,10 +99,10 @@ class CoupledBatch(CompiledBatch):
         first, last, _, _, time, row = self._releasing
         running = self._events.ends[: self._progress[ENDS]]
         counts = last[running] - first[running]
-        begins = np.cumsum(counts) - counts
-        kept: Ints = np.repeat(first[running] - begins, counts) + np.arange(counts.sum())
+        kept = ranges(first[running], counts)
         time[: len(kept)], row[: len(kept)] = time[kept], row[kept]
-        first[running], last[running] = begins, begins + counts
+        last[running] = np.cumsum(counts)
+        first[running] = last[running] - counts
         self._place = len(kept)
 
     def _ensure_capacity(self) -> None:

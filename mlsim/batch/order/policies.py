@@ -67,28 +67,6 @@ def is_starved(policy: int, classes: bool, now: float, r: float, parameters: Flo
     return (policy != FCFS or classes) and now - r > parameters[THRESHOLD]
 
 
-@kernel
-def policy_keys(
-    policy: int,
-    now: float,
-    submit: Floats,
-    estimate: Floats,
-    processors: Ints,
-    used: Floats,
-    parameters: Floats,
-) -> Floats:
-    """Return the keys of many jobs, minus infinity for those past the threshold."""
-    keys = np.empty(len(submit))
-    for k in range(len(keys)):
-        if is_starved(policy, False, now, submit[k], parameters):
-            keys[k] = -np.inf
-        else:
-            keys[k] = policy_key(
-                policy, now, submit[k], estimate[k], float(processors[k]), used[k], parameters
-            )
-    return keys
-
-
 _WIDEST: Final = 200  # sizes of keys are from 2^-200 to 2^200, or 0; beyond, they are equal
 _UP: Final = 600
 _ZERO: Final = 2.0**300

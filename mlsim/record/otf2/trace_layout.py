@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from mlsim._jit import kernel
-from mlsim._runtime.arrays import Floats, Ints, Mask, NDArray
+from mlsim._runtime.arrays import Floats, Ints, Mask, NDArray, ranges
 from mlsim.errors import MlsimError, OutputError
 from mlsim.record.column_types import MessageKind
 from mlsim.record.derived_times import attempt_of_rows, restarts
@@ -312,8 +312,7 @@ def _pes_per_entry(occupancy: Occupancy, layout: Layout, pes_per_node: int | Int
         limit = limit[occupancy.job[layout.held.row]]
     if layout.per_node:
         return np.minimum(occupancy.cores[layout.held.row], limit)
-    cores = np.repeat(occupancy.cores, occupancy.count)
-    rank = np.arange(len(layout.held.row)) - np.repeat(np.cumsum(cores) - cores, cores)
+    rank = ranges(0, np.repeat(occupancy.cores, occupancy.count))
     return (rank < limit).astype(np.int64)
 
 
