@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
+from rich.text import Text
 
 from mlsim import _jit
 from mlsim._files import expanded, is_file
@@ -72,7 +73,7 @@ def describe(options: _DescribeOptions) -> None:
         print_json([each.facts for each in logs])
         return
     for log in (each.facts for each in logs):
-        print("\n".join(understood_lines(log)))
+        show(Text("\n".join(understood_lines(log))))
     rows = ((title, *cells) for title, cells in _rows([each.facts for each in logs]))
     show(NumberTable(("", *(each.facts["log"] for each in logs)), rows, ruled=True))
     for log in (each.facts for each in logs):
@@ -82,7 +83,7 @@ def describe(options: _DescribeOptions) -> None:
             heading = f"\n{log['log']}: autocorrelation of run times, median (quartiles)"
             show_rows(heading, _lag_rows(log, options.lags))
         if log["missing"]:
-            print(f"\n{log['log']} lacks, for", *log["missing"], sep="\n  ")
+            show(Text("\n  ".join([f"\n{log['log']} lacks, for", *log["missing"]])))
 
 
 def _lag_rows(log: dict[str, Any], lags: int) -> list[dict[str, object]]:

@@ -13,7 +13,7 @@ from mlsim.scenario import WorkloadConfig
 from mlsim.workload import Field, JobBlock, Workload, log_formats, log_source, open_workload, write_swf
 
 MACHINE = 16
-APART = ("asked", "after", "own", "node_sets")
+APART = ("asked", "after", "own", "node_sets", "number")
 COLUMNS = [field.name for field in dataclasses.fields(JobBlock) if field.name not in APART]
 
 

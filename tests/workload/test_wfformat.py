@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -353,7 +354,8 @@ def test_tasks_have_applications_by_their_program(tmp_path: Path) -> None:
 
 
 def test_independent_tasks_are_noted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    _, summary = run(tmp_path, write(tmp_path, DIAMOND), {"workload.dependencies": False})
+    with caplog.at_level(logging.WARNING, "mlsim"):  # a command with --quiet raises it
+        _, summary = run(tmp_path, write(tmp_path, DIAMOND), {"workload.dependencies": False})
     assert "whose tasks are simulated as independent jobs" in caplog.text
     assert "workflows" not in summary
 
