@@ -415,6 +415,13 @@ class NeverRan(Choice, aliases={"cancel": "withdraw", "drop": "leave-out"}):
     KEEP = "keep"
 
 
+class RequeueRule(Choice, aliases={"attempts": "separate", "one": "join"}):
+    """Reading of the attempts of a job that returned to the queue in the log."""
+
+    SEPARATE = "separate"
+    JOIN = "join"
+
+
 class WeekEvent(Choice):
     """By what a job belongs to a week of its log."""
 

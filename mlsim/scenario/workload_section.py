@@ -292,7 +292,7 @@ class SelectConfig(Section):
             yield Violation(key, f"given together with {given[0]}; give one of them", (given[0],))
 
 
-class CleaningConfig(Section):
+class CleaningConfig(Parameters):
     """Cleaning of odd jobs of the log; the number of jobs that met each rule is reported."""
 
     zero_run_time: Rule = _KEEP
@@ -330,6 +330,10 @@ class WorkloadConfig(Section):
     """
     lenient: field_types.Switch = False
     """Whether a broken line is skipped and counted; otherwise it is an error."""
+    strict: field_types.Switch = False
+    """Whether jobs of the log that ask for a resource which the platform lacks (memory, GPUs ...) are an
+    error; otherwise these requests are ignored and counted.
+    """
     columns: amount_types.Columns | None = Field(None, examples=[["deadline"]])
     """Further columns of the log, with names of your own, that policies and dispatchers of your own see
     (jobs.columns) and jobs.parquet keeps. Logs of format csv or parquet have them, and what a reader of your
@@ -376,6 +380,11 @@ class WorkloadConfig(Section):
     processors for 0 s, however long that takes). Default: withdraw where the log has that time (sacct: End;
     column withdraw_time); jobs without it follow cleaning. Named here, withdraw reads field 3 of SWF, the
     wait, as the time until the job was cancelled.
+    """
+    requeued: field_types.OneOf[words.RequeueRule] = words.RequeueRule.SEPARATE
+    """Attempts of a job that returned to the queue, in accounting that has a record of each (sacct
+    --duplicates, PBS, Grid Engine): separate (each is a job, submitted when the one before it ended) or join
+    (one job, with the first submission and the run of the last attempt).
     """
     cleaning: CleaningConfig = Field(default_factory=CleaningConfig)
     """What happens to odd jobs of the log."""
@@ -427,7 +436,7 @@ class WorkloadConfig(Section):
             return
         if self.path is not None:
             yield Violation("generate", "given together with path; give one of them", ("path",))
-        for key in ("format", "lenient", "columns"):
+        for key in ("format", "lenient", "strict", "columns", "requeued"):
             if self.is_set(key):
                 message = "is about logs that are read, and generate draws the jobs; take it out"
                 yield Violation(key, message, ("generate",))

@@ -316,7 +316,8 @@ def resampled(config: WorkloadConfig, log: Path, seed: int) -> Resampled:
     """Return the workload of a scenario's section ``workload`` with ``resample``."""
     how = config.resample
     assert how is not None
-    of = {name: getattr(config, name) for name in ("lenient", "format", "cleaning", "estimates")}
+    keys = ("lenient", "format", "cleaning", "estimates", "never_ran", "requeued")
+    of = {name: getattr(config, name) for name in keys}
     seed = seed if how.seed is None else how.seed
     return Resampled(SourceLog(log, **of), how.weeks, how.by, seed)
 

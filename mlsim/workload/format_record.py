@@ -23,6 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
+import numpy as np
+
 from mlsim._files import bounded_lines, decode, expanded, json_of, most_held, named, open_file, reason_of
 from mlsim._runtime.work_progress import followed, stage
 from mlsim.errors import InputError, OutputError
@@ -221,6 +223,7 @@ class Reading:
     shared: Sequence[str] = ()  # machine-wide resources, of which jobs ask for any amount (`platform.shared`)
     rates: Rates | None = None  # that turn operations and bytes into seconds
     if_there: Sequence[str] = ()  # further columns that are read where a log has them
+    join_attempts: bool = False  # attempts of a job that returned to the queue are one job
 
     def wanted(self, further: Sequence[str]) -> list[str]:
         """Return the columns to read of the ``further`` ones of a log."""
@@ -273,14 +276,14 @@ def read_records(
     job: Callable[[Record], dict[str, str] | None],
     options: Reading,
     *,
-    counts: Callable[[], Mapping[str, int]] = dict,
+    left_out: Callable[[], Mapping[str, int]] = dict,
     sources: str = "",
     unit: str = "line",
 ) -> WholeLog:
     """Make a log of numbered records of accounting; time 0 is the first submission.
 
     ``job`` turns a record into cells of CSV columns, None for a job that has not ended; its ValueError
-    describes a fault, its KeyError names what is missing. ``counts`` is called after the last record.
+    describes a fault, its KeyError names what is missing. ``left_out`` is called after the last record.
     ``sources``: columns and their keys, between semicolons. Resources that no job asks for are left out.
     """
     import polars as pl
@@ -288,6 +291,7 @@ def read_records(
     from mlsim.workload.log_columns import TIMES, LogTable
 
     cells_of: dict[str, list[str]] = {}  # a dict per job would take several times the memory
+    requeued: list[bool] = []
     broken = unfinished = 0
     for number, record in records:
         try:
@@ -304,6 +308,7 @@ def read_records(
         if row is None:
             unfinished += 1
             continue
+        requeued.append(bool(row.pop(REQUEUED, "")))
         for name, cell in row.items():
             cells_of.setdefault(name, []).append(cell)
     if not cells_of:
@@ -319,13 +324,15 @@ def read_records(
     columns["submit_time"] = [cell or "-1" for cell in columns["submit_time"]]
     further = [RECORDED_NODES] if RECORDED_NODES in columns else []
     table = LogTable(str(path), pl.DataFrame(columns), header, options, further=further)
-    left_out = Counter[str](counts())
-    left_out["unfinished_jobs"] += unfinished
+    counts = Counter[str](left_out())
+    counts["unfinished_jobs"] += unfinished
     read = dict(row.split(maxsplit=1) for row in sources.split(";") if row.strip())
     understood = {name: read.get(name, name) for name in columns}
-    return table.log(broken, {name: jobs for name, jobs in left_out.items() if jobs}, understood)
+    found = {name: jobs for name, jobs in counts.items() if jobs}
+    return table.log(broken, found, understood, np.array(requeued, np.bool_))
 
 
+REQUEUED: Final = "requeued"  # Cell of an attempt that ended in a return to the queue, if not empty
 _ALWAYS = ("job_id", "submit_time", "run_time", "walltime", "processors")
 
 

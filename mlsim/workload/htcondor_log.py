@@ -1,7 +1,8 @@
 """History of HTCondor: ``condor_history -long``, its files ``history``, or ``condor_history -json``.
 
 A job has a record of attributes. Its run is the last one: from ``JobCurrentStartDate`` to its end. A job that
-was removed before it started counts as cancelled. Where requests are expressions, the provisions count.
+was removed before it started counts as cancelled. Where requests are expressions, the provisions count. Those of
+a job of several hosts (parallel universe, ``MaxHosts``) are of each host.
 
 Source: HTCondor manual, "Job ClassAd Attributes".
 """
@@ -21,7 +22,7 @@ _REMOVED, _COMPLETED = 3, 4
 _MINUTE: Final = 60
 _SOURCES = """
 job_id ClusterId, ProcId; submit_time QDate; run_time CompletionDate - JobCurrentStartDate;
-walltime MaxWallTimeMins; processors RequestCpus; status JobStatus, ExitCode; user Owner;
+walltime MaxWallTimeMins; processors RequestCpus, MaxHosts; node_count MaxHosts; status JobStatus, ExitCode; user Owner;
 group AcctGroup; executable Cmd; request_memory RequestMemory; request_gpu RequestGPUs;
 recorded_start JobCurrentStartDate; recorded_nodes LastRemoteHost;
 withdraw_time EnteredCurrentStatus
@@ -75,20 +76,21 @@ def _job(record: Mapping[str, Any]) -> dict[str, str] | None:
     ends = [time_of(record.get(name), name) for name in ("CompletionDate", "EnteredCurrentStatus")]
     memory, limit = _whole(record, "RequestMemory", "MemoryProvisioned"), _whole(record, "MaxWallTimeMins")
     code = _whole(record, "ExitCode", "ExitStatus")
+    hosts, gpus = _whole(record, "MaxHosts") or 1, _whole(record, "RequestGPUs", "RequestGpus")
     return job_cells(
         f"{cluster}_{_whole(record, 'ProcId') or 0}",
         times["QDate"],
         times["JobCurrentStartDate"] or times["JobStartDate"],
         next(filter(None, ends), None),
         walltime=None if limit is None else _MINUTE * limit,
-        processors=(_whole(record, "RequestCpus", "CpusProvisioned") or 1)
-        * (_whole(record, "MaxHosts") or 1),
+        processors=(_whole(record, "RequestCpus", "CpusProvisioned") or 1) * hosts,
         status=5 if status == _REMOVED else code == 0,
         user=record.get("Owner"),
         group=record.get("AcctGroup") or record.get("AccountingGroup"),
         executable=str(record.get("Cmd") or "").rpartition("/")[2],
-        request_memory=f"{memory} MiB" if memory else "",
-        request_gpu=_whole(record, "RequestGPUs", "RequestGpus"),
+        node_count=hosts if hosts > 1 else None,
+        request_memory=f"{memory * hosts} MiB" if memory else "",
+        request_gpu=None if gpus is None else gpus * hosts,
         **{RECORDED_NODES: str(record.get("LastRemoteHost") or "").rpartition("@")[2]},
     )
 

@@ -15,6 +15,7 @@ from mlsim.errors import InputError
 from mlsim.scenario import field_types, resources_section
 from mlsim.workload import log_fields, workload_jobs
 from mlsim.workload.format_record import Reading, WholeLog
+from mlsim.workload.log_attempts import settle_attempts
 from mlsim.workload.log_fields import CODED, ExtraField, Field, Header
 from mlsim.workload.workload_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
 
@@ -370,8 +371,12 @@ class LogTable:
         broken: int = 0,
         counts: Mapping[str, int] | None = None,
         understood: Mapping[str, str] | None = None,
+        requeued: Mask | None = None,
     ) -> WholeLog:
-        """Return the log; ``broken`` and ``counts`` add what was skipped before; see WholeLog."""
+        """Return the log; ``broken`` and ``counts`` add what was skipped before; see WholeLog.
+
+        ``requeued``: of accounting, which records are of attempts that returned to the queue.
+        """
         of = {name: own_column(self._place, self._table[name]) for name in self._own}
         own = workload_jobs.OwnColumns(of) if of else None
         wait, start, submit = (
@@ -385,7 +390,12 @@ class LogTable:
         assumed = int(np.count_nonzero(self._assumed & self.sound))
         more = {"assumed_processors": assumed} if assumed else {}
         names = understood or {name: name for name in self._table.columns if name not in self._ignored}
-        return WholeLog(jobs.rows(self.sound), self._header, broken, {**(counts or {}), **more}, names)
+        jobs = jobs.rows(self.sound)
+        if requeued is not None:
+            join = self._options.join_attempts
+            jobs, attempts = settle_attempts(jobs, requeued[self.sound], join=join)
+            more |= attempts
+        return WholeLog(jobs, self._header, broken, {**(counts or {}), **more}, names)
 
     def _row_of(self, name: str, row: int) -> str:
         return f"{self._place}: row {row + 1}: {name} is {self._table[name][row]!r}"

@@ -14,6 +14,9 @@ assumed_processors | without processors and nodes | one processor each
 unfinished_jobs | had not ended | left out
 unknown_run_time | without a run time | workload.cleaning.unknown_run_time
 unknown_submit_time | without a submit time | left out
+requeued_attempts | returned to the queue | each attempt is a job; workload.requeued: join makes them one
+joined_attempts | returned to the queue | one job, of the first submission and the last attempt
+repeated_records | recorded again | left out
 """
 GAPS: Final = {row.split(" | ")[0]: tuple(row.split(" | ")[1:]) for row in _TABLE.strip().splitlines()}
 """Counts of the notes on a workload: the gap of these jobs, and its remedy."""

@@ -16,13 +16,21 @@ from mlsim.errors import InputError, NothingLeftError
 from mlsim.scenario import WorkloadConfig, field_types
 from mlsim.scenario.amount_types import ANY_QUEUE
 from mlsim.scenario.resources_section import MEMORY
-from mlsim.scenario.words import CleaningRule, EstimateSource, Mapping, MemorySource, NeverRan, WorkloadFormat
+from mlsim.scenario.words import (
+    CleaningRule,
+    EstimateSource,
+    Mapping,
+    MemorySource,
+    NeverRan,
+    RequeueRule,
+    WorkloadFormat,
+)
 from mlsim.scenario.workload_section import CleaningConfig, SelectConfig
 from mlsim.workload import job_selection
 from mlsim.workload.format_record import Reading
 from mlsim.workload.generated_jobs import Made, MadeReader
 from mlsim.workload.job_selection import Selection, Span
-from mlsim.workload.log_fields import Header, Rates, dates_in_log_time, names_of
+from mlsim.workload.log_fields import Header, Rates, dates_in_log_time, job_names, names_of
 from mlsim.workload.log_formats import LogReader
 from mlsim.workload.log_gaps import IGNORED
 from mlsim.workload.run_log import jobs_file
@@ -264,6 +272,7 @@ class _Pass:
         cores_per_node: int = 1,
     ) -> None:
         self._ignored = Counter[str]()
+        self._strict, self._drawn = config.strict, config.generate is not None
         if shared and resources is not None and resources != AS_LOGGED:
             resources = (*resources, *shared)
         known = None if resources == AS_LOGGED else resources or ()
@@ -271,7 +280,8 @@ class _Pass:
         self._resources = resources
         self.reader: LogReader | MadeReader
         if isinstance(source, Path):
-            options = Reading(config.lenient, config.columns or (), tuple(shared), rates, if_there)
+            join = config.requeued is RequeueRule.JOIN
+            options = Reading(config.lenient, config.columns or (), tuple(shared), rates, if_there, join)
             self.reader = LogReader(source, config.format, options)
         else:
             self.reader = MadeReader(source)
@@ -289,23 +299,31 @@ class _Pass:
             yield self._cleaner.clean(self._with_known_resources(block))
 
     def _with_known_resources(self, block: LogBlock) -> LogBlock:
-        """Drop and count requests for what the platform lacks; an error if the scenario makes them."""
+        """Drop and count requests for what the platform lacks; an error if the scenario draws them."""
         if block.asked is None or self._resources == AS_LOGGED:
             return block
         if self._resources is None:
             return replace(block, asked=None)
         unknown = [name for name in block.asked.names if name not in self._resources]
         for name in unknown:
-            if isinstance(self.reader, MadeReader):
-                has = ", ".join(("cores", *self._resources))
-                raise InputError(
-                    f"{self.reader.path}: column request_{name}: the platform has no {name}; it has: {has}\n"
-                    "  add it to platform.nodes (memory: 16 GB, or resources: {gpu: 2}), or to "
-                    "platform.shared"
-                )
             jobs = block.asked.totals[:, block.asked.names.index(name)] > 0
+            if self._drawn or (self._strict and jobs.any()):
+                has, job = ", ".join(("cores", *self._resources)), self._name_of(block, jobs)
+                by = f"column request_{name}" if self._drawn else f"job {job} asks for {name}"
+                hint = "" if self._drawn else ", or ignore such requests: workload.strict: off"
+                raise InputError(
+                    f"{self.reader.path}: {by}: the platform has no {name}; it has: {has}\n"
+                    "  add it to platform.nodes (memory: 16 GB, or resources: {gpu: 2}), or to "
+                    f"platform.shared{hint}"
+                )
             self._ignored[name] += int(np.count_nonzero(jobs))
         return replace(block, asked=block.asked.without(unknown)) if unknown else block
+
+    def _name_of(self, block: LogBlock, jobs: Mask) -> str:
+        """Return the identifier that the log has for the first of some jobs."""
+        number = int(block.job_id[int(np.argmax(jobs))])
+        names = job_names(self.reader.header)
+        return str(number) if names is None else names[number - 1]
 
     def workload(self, span: Span, blocks: Callable[[], Iterator[JobBlock]]) -> Workload:
         reader = self.reader

@@ -1,9 +1,9 @@
 """Jobs of OAR: ``oarstat -J``, or the lists of its API (``jobs/table``, ``jobs/details``) as JSON.
 
-``oarstat`` and the API spell most keys differently (``startTime``, ``start_time``), and only the API gives
-the end of a job; jobs without one have an unknown run time.
+``oarstat`` and the API spell most keys differently (``startTime``, ``start_time``), as do their versions. Older
+ones of ``oarstat`` print no end of a job, whose run time is then unknown.
 
-Source: the manual page of oarstat and the API of OAR 2.5.
+Source: the manual page of oarstat, the API of OAR 2.5, and ``OAR::Stat`` of its sources.
 """
 
 import re

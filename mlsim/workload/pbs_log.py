@@ -1,8 +1,8 @@
 """Accounting of PBS (Torque, OpenPBS, PBS Professional) and Cobalt: records of jobs that ended.
 
 A record is ``date;E;job;key=value key=value ...``; :func:`_job` maps keys to columns of the log. Memory
-counts in powers of 1024 B, and requests are those of the whole job. A job that ran several times has one
-record E for each run, and is as many jobs; jobs without one are counted (``unfinished_jobs``).
+counts in powers of 1024 B, and requests are those of the whole job. Records R, of runs that ended in a return
+to the queue, are read where they have times; jobs without a record E are counted (``unfinished_jobs``).
 
 Source: PBS Professional Reference Guide, "Accounting log".
 """
@@ -26,13 +26,14 @@ from mlsim.workload.workload_jobs import RECORDED_NODES, pbs_size
 
 _LINE = re.compile(rb"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;]+;")
 _HOST = re.compile(r"(?:^|\+)([^/+]+)")
+_RAN = re.compile(r"(^|\s)start=")
 _KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")
 
 _SOURCES = """
 job_id third field; submit_time ctime, qtime, etime; run_time end - start;
 walltime Resource_List.walltime;
 processors Resource_List.ncpus, Resource_List.nodes, exec_host, Resource_List.nodect;
-node_count Resource_List.nodect; request_memory Resource_List.mem;
+node_count Resource_List.nodect; request_memory Resource_List.mem, Resource_List.pmem;
 request_gpu Resource_List.ngpus, Resource_List.nodes; status Exit_status; group group, project;
 executable jobname; recorded_start start; recorded_nodes exec_host; withdraw_time end
 """
@@ -51,23 +52,23 @@ def read_pbs(path: str | Path, options: Reading = STRICT) -> WholeLog:
                 yield number, {}
                 continue
             seen.add(record[2])
-            if record[1] == "E":
-                ended.add(record[2])
+            if record[1] == "E" or (record[1] == "R" and _RAN.search(record[3])):
+                ended.update([record[2]] if record[1] == "E" else [])
                 # A word without a key belongs to the value before it.
                 found = _KEY.split(record[3].strip())
                 keys = (key.lower() for key in found[1::2])
                 values = (value.strip('"') for value in found[2::2])
-                yield number, {"job": record[2], **dict(zip(keys, values, strict=True))}
+                yield number, {"job": record[2], "record_type": record[1], **dict(zip(keys, values, strict=True))}
 
     return format_record.read_records(
-        path, jobs(), _job, options, counts=lambda: {"unfinished_jobs": len(seen - ended)}, sources=_SOURCES
+        path, jobs(), _job, options, left_out=lambda: {"unfinished_jobs": len(seen - ended)}, sources=_SOURCES
     )
 
 
 def _job(record: Mapping[str, str]) -> dict[str, str]:
     start, end = (time_of(record.get(key), key) for key in ("start", "end"))
     submit = next((record[key] for key in ("ctime", "qtime", "etime") if key in record), "")
-    size = record.get("resource_list.mem", "")
+    processors = _processors(record)
     if start is None and end is None:
         raise KeyError("start")
     return job_cells(
@@ -76,17 +77,18 @@ def _job(record: Mapping[str, str]) -> dict[str, str]:
         start,
         end,
         walltime=seconds_cell(record.get("resource_list.walltime", ""), "Resource_List.walltime"),
-        processors=_processors(record),
+        processors=processors,
         status=int(record["exit_status"] == "0") if "exit_status" in record else None,
         user=record.get("user", ""),
         group=record.get("group", record.get("project", "")),
         executable=record.get("jobname", ""),
         queue=record.get("queue", ""),
         node_count=record.get("resource_list.nodect", ""),
-        request_memory=_bytes(size) if size else "",
+        request_memory=_memory(record, processors),
         request_gpu=record.get("resource_list.ngpus")
         or _of_nodes(record.get("resource_list.nodes", ""), "gpus", 0)
         or "",
+        requeued="R" if record["record_type"] == "R" else "",
         **{RECORDED_NODES: ",".join(dict.fromkeys(_HOST.findall(record.get("exec_host", ""))))},
     )
 
@@ -126,11 +128,16 @@ def _held(part: str) -> int:
     return sum(last - first + 1 for first, last in ends) or 1
 
 
-def _bytes(text: str) -> str:
-    try:
-        return f"{pbs_size(text)} B"
-    except ValueError:
-        raise ValueError(f"Resource_List.mem is {text!r:.60}; expected a size such as 4gb") from None
+def _memory(record: Mapping[str, str], processors: int | None) -> str:
+    """Return the memory of the whole job: Torque's ``pmem`` is of each process."""
+    for name, times in (("mem", 1), ("pmem", processors or 0)):
+        text = record.get(f"resource_list.{name}", "")
+        try:
+            if text and times:
+                return f"{pbs_size(text) * times} B"
+        except ValueError:
+            raise ValueError(f"Resource_List.{name} is {text!r:.60}; expected a size such as 4gb") from None
+    return ""
 
 
 FORMAT = Format(

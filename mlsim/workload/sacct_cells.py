@@ -22,6 +22,8 @@ RUNS_ON: Final = (
     "STOPPED",
     "REQUEUED",
 )
+RETURNED: Final = ("REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL")
+"""States of an attempt that another one of the same job follows."""
 _STATUS = {"COMPLETED": 1, "CD": 1, "CANCELLED": 5, "CA": 5}
 _SHORT = {
     "PD": "PENDING",
@@ -30,6 +32,7 @@ _SHORT = {
     "CG": "COMPLETING",
     "RQ": "REQUEUED",
     "RS": "RESIZING",
+    **{"NF": "NODE_FAIL", "PR": "PREEMPTED", "BF": "BOOT_FAIL"},
 }
 
 

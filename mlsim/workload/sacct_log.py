@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
 from mlsim.workload import format_record
-from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
+from mlsim.workload.format_record import REQUEUED, STRICT, Format, Reading, WholeLog
 from mlsim.workload.log_fields import Header
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def read_sacct(path: str | Path, options: Reading = STRICT) -> WholeLog:
     if isinstance(zero, float):
         header = {"UnixStartTime": str(int(zero))} if zero.is_integer() else {}
         frame = frame.with_columns(pl.col(name) - zero for name in TIMES if name in frame.columns)
-    lines = frame["line"]
-    frame = frame.drop("line").with_columns(pl.col("submit_time").fill_null(-1.0))
+    lines, requeued = frame["line"], frame[REQUEUED].to_numpy()
+    frame = frame.drop("line", REQUEUED).with_columns(pl.col("submit_time").fill_null(-1.0))
 
     further += ["recorded_nodes"] if "recorded_nodes" in frame.columns else []
 
@@ -84,7 +84,7 @@ def read_sacct(path: str | Path, options: Reading = STRICT) -> WholeLog:
     understood = {
         sacct_cells.MEANS.get(name, name): ", ".join(sources) for name, sources in columns.sources.items()
     }
-    return log.log(len(faults), {name: n for name, n in table.counts.items() if n}, understood)
+    return log.log(len(faults), {name: n for name, n in table.counts.items() if n}, understood, requeued)
 
 
 def _of_text(path: Path, text: str) -> "TextTable":
@@ -152,8 +152,9 @@ def _columns(path: Path, table: "TextTable") -> tuple["Columns", "TextTable"]:
     state.add("end", sacct_cells.COLUMNS["end"], pl.Float64)
     word = state.read.get("state", pl.Series([None] * table.cells.height, dtype=pl.String))
     runs = word.is_in(sacct_cells.RUNS_ON).fill_null(False)
-    if "end" in state.read:  # an attempt that was requeued has ended
-        runs &= ~((word == "REQUEUED") & state.read["end"].is_not_null()).fill_null(False)
+    if "end" in state.read:  # an attempt that was requeued, and a part before a change of size, have ended
+        ended = word.is_in(["REQUEUED", "RESIZING"]) & state.read["end"].is_not_null()
+        runs &= ~ended.fill_null(False)
     table.counts["unfinished_jobs"] += int(runs.sum())
     table = table.where(~runs)
     columns = Columns(table.cells, sacct_cells.FAST)
@@ -177,7 +178,7 @@ def _log_columns(columns: "Columns", table: "TextTable") -> "pl.DataFrame":
     """Return the columns of the log, and the line of each job."""
     import polars as pl
 
-    from mlsim.workload.sacct_cells import KINDS, status_of
+    from mlsim.workload.sacct_cells import KINDS, RETURNED, status_of
 
     read = columns.read
     n = table.cells.height
@@ -205,6 +206,7 @@ def _log_columns(columns: "Columns", table: "TextTable") -> "pl.DataFrame":
             "submit_time": of("submit_time"),
             "run_time": run_time,
             "status": status,
+            REQUEUED: of("state").is_in(RETURNED).fill_null(False),
             "withdraw_time": pl.select(pl.when(never).then(end)).to_series(),
             "recorded_start": start,
             "node_count": nodes,

@@ -27,6 +27,7 @@ from mlsim.workload.workload_jobs import RECORDED_NODES
 _LINE = re.compile(rb"(?:[^:\n]*:){5}\d+:[^:\n]*:-?\d+:\d+:\d+:\d+:(?:[^:\n]*:){23}\d+:\d+:")
 _FIELDS: Final = 40
 _CATEGORY = 39
+_RESCHEDULED: Final = ("24", "25")  # Values of `failed` of a run that migrates, or is to begin again
 _LIMIT = re.compile(r"\bh_rt=(\d+(?::\d\d){0,2})(?![\d.])")
 """In the request of a job; if it has colons, these divide the field."""
 
@@ -66,6 +67,7 @@ def _job(fields: Sequence[str]) -> dict[str, str]:
         group=fields[2],
         executable=fields[4],
         queue=fields[0],
+        requeued=fields[11] if fields[11] in _RESCHEDULED else "",
         # A parallel job has several hosts, of which the file names one.
         **{RECORDED_NODES: fields[1] if start is not None and fields[33] == "NONE" else ""},
     )

@@ -1,7 +1,10 @@
 """What a log lacks is filled by one rule for all formats, counted, and said in a sentence."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -10,9 +13,12 @@ from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig, dump, from_mapping
 from mlsim.workload import JobBlock, Workload, open_workload
-from mlsim.workload.log_gaps import GAPS, gap_sentences, other_counts
+from mlsim.workload.format_record import Reading
+from mlsim.workload.log_formats import LogReader
+from mlsim.workload.log_gaps import GAPS, IGNORED, gap_sentences, other_counts
 from mlsim.workload.log_source import MARKS
 from tests.workload.test_recorded import log
+from tests.workload.test_totals import ACCOUNTING, JOBS, READERS
 
 MACHINE = {"nodes": [{"name": "n", "count": 4, "cores": 8, "resources": {"gpu": 2}}]}
 CSV = """\
@@ -114,6 +120,58 @@ def test_resources_that_the_machine_lacks_are_ignored_and_said(tmp_path):
         done = CliRunner().invoke(app, [words[0], str(tmp_path / "s.yaml"), *words[1:]])
         assert done.exit_code == 0, done.output
         assert sentence in " ".join(done.output.split())
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    **READERS,
+    **{
+        name: lambda path, write=write, said=said: write(path, [job for job in map(said, JOBS) if job])
+        for name, (write, said) in ACCOUNTING.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_strict_refuses_what_is_otherwise_ignored_and_counted(tmp_path, name):
+    path = tmp_path / "log"
+    WRITERS[name](path)
+    (block,) = LogReader(path, "auto", Reading()).blocks()
+    asked = {} if block.asked is None else dict(zip(block.asked.names, block.asked.totals.T, strict=True))
+    wanting = {resource: int(np.sum(totals > 0)) for resource, totals in asked.items() if np.any(totals > 0)}
+    config = WorkloadConfig.model_validate({"path": str(path)})
+    notes = open_workload(config, path, 256, ()).notes
+    assert {note: jobs for note, jobs in notes.items() if note.startswith(IGNORED)} == {
+        f"{IGNORED}{resource}": jobs for resource, jobs in wanting.items()
+    }
+    strict = config.model_copy(update={"strict": True})
+    assert open_workload(strict, path, 256, tuple(asked)).n_jobs == len(block)
+    if not wanting:
+        assert name in ("sge", "cobalt", "oar")
+        assert open_workload(strict, path, 256, ()).n_jobs == len(block)
+        return
+    resource = next(iter(wanting))
+    rest = tuple(other for other in asked if other != resource)
+    first = int(np.argmax(asked[resource] > 0)) + 1
+    job = f"{first}_0" if name == "htcondor" else str(first)
+    told = rf"log: job {job} asks for {resource}: the platform has no {resource}; it has: cores.*strict: off"
+    with pytest.raises(InputError, match=re.compile(told, re.DOTALL)):
+        open_workload(strict, path, 256, rest)
+
+
+def test_a_resampled_log_follows_the_rule_of_logs(tmp_path):
+    rows = "".join(f"{k},{k * 40_000},60,90,4,1,2\n" for k in range(40))
+    head = "job_id,submit_time,run_time,walltime,processors,user,request_fpga\n"
+    scenario = {
+        "platform": MACHINE,
+        "workload": {"path": str(log(tmp_path, "log.csv", head + rows)), "mapping": "core"},
+        "output": {"pictures": "off"},
+    }
+    scenario["workload"]["resample"] = {"weeks": 2}
+    notes = mlsim.run(scenario).summary["workload"]["log"]
+    assert notes["ignored_fpga"] > 0
+    scenario["workload"]["strict"] = True
+    with pytest.raises(InputError, match="asks for fpga: the platform has no fpga"):
+        mlsim.run(scenario)
 
 
 def test_every_gap_has_a_sentence_and_other_counts_have_none():

@@ -156,7 +156,7 @@ def test_steps_rests_of_arrays_and_jobs_that_run_on_are_counted(tmp_path):
     found = read(tmp_path, "\n".join([head, *rows]))
     assert found.jobs.job_id.tolist() == [11, 15, 15, 16]
     assert found.jobs.status.tolist() == [1, 0, 1, 0]
-    assert found.counts == {"steps": 2, "array_rests": 2, "unfinished_jobs": 3}
+    assert found.counts == {"steps": 2, "array_rests": 2, "unfinished_jobs": 3, "requeued_attempts": 1}
 
 
 def test_parts_of_a_heterogeneous_job_are_one_job_with_all_requests(tmp_path):

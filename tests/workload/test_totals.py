@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from collections.abc import Mapping as Mapping_
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +47,7 @@ MACHINE = build_machine(PlatformConfig.model_validate({"nodes": [NODES]}))
 MB, MIB = 10**6, 2**20
 
 
-def _table(unit: bool) -> pl.DataFrame:
+def _table(unit: bool, jobs: Sequence[Job] = JOBS) -> pl.DataFrame:
     def memory(job: Job) -> str | None:
         if job.memory is None:
             return None
@@ -54,14 +55,14 @@ def _table(unit: bool) -> pl.DataFrame:
 
     return pl.DataFrame(
         {
-            "job_id": list(range(1, len(JOBS) + 1)),
-            "submit_time": [float(k) for k in range(len(JOBS))],
-            "run_time": [60.0] * len(JOBS),
-            "walltime": [60.0] * len(JOBS),
-            "processors": [job.processors for job in JOBS],
-            "node_count": [job.nodes for job in JOBS],
-            "request_memory": [memory(job) for job in JOBS],
-            "request_gpu": [job.gpus for job in JOBS],
+            "job_id": list(range(1, len(jobs) + 1)),
+            "submit_time": [float(k) for k in range(len(jobs))],
+            "run_time": [60.0] * len(jobs),
+            "walltime": [60.0] * len(jobs),
+            "processors": [job.processors for job in jobs],
+            "node_count": [job.nodes for job in jobs],
+            "request_memory": [memory(job) for job in jobs],
+            "request_gpu": [job.gpus for job in jobs],
         }
     )
 
@@ -135,6 +136,154 @@ READERS: dict[str, Callable[[Path], None]] = {
     "parquet-in-mb": lambda path: _table(unit=False).cast({"request_memory": pl.Float64}).write_parquet(path),
     "batsim": _batsim,
 }
+
+
+def _of_accounting(text: Callable[[int, Job], str]) -> Callable[[Path, Sequence[Job]], None]:
+    def write(path: Path, jobs: Sequence[Job]) -> None:
+        path.write_text("\n".join(text(row, job) for row, job in enumerate(jobs, 1)) + "\n")
+
+    return write
+
+
+def _lsf(row: int, job: Job) -> str:
+    """The usage is that of the job, its hosts or its tasks, as it divides."""
+    usage = []
+    for name, amount in (("mem", job.memory), ("ngpus_physical", job.gpus)):
+        if amount is not None:
+            divides = {"/job": 1, "": job.nodes or 3, "/host": job.nodes or 3, "/task": job.processors}
+            scope = [word for word, parts in divides.items() if amount % parts == 0][row % 2 - 1]
+            usage.append(f"{name}={amount / divides[scope]:.2f}{scope}:duration=1h")
+    hosts = [f"n{k % (job.nodes or 3)}" for k in range(job.processors if row % 2 else job.nodes or 3)]
+    span = "" if job.nodes is None else "span[hosts=1]"
+    span = span if job.nodes in (None, 1) else f"span[ptile={-(-job.processors // (job.nodes or 1))}]"
+    asked = f"select[type=any] rusage[{','.join(usage)}]" if usage else "select[type=any]"
+    effective = f'"{asked}"' if row % 2 else '""'
+    names = " ".join(f'"{host}"' for host in hosts)
+    return (
+        f'"JOB_FINISH" "10.1" {10**9 + row + 60} {row} 9 1 {job.processors} {10**9 + row} 0 0 {10**9 + row} "u" '
+        f'"q" "{span} {"rusage[mem=7]" if row % 2 and usage else asked}" "" "" "login" "/home" "" "" "" "f" 0 '
+        f'{len(hosts)} {names} 64 60.0 "run" "sleep" {"0.5 " * 19}"" "project" 0 4 "" "" 0 5 6 "" "" "" "" 0 "" '
+        f'0 "" -1 "" "" "" "" -1 "" "" 0 "" 0 "" "" 0 0 1032 60 7 {effective} "" 0'
+    )
+
+
+def _sge(row: int, job: Job) -> str:
+    return (
+        f"q:n1:g:u:run:{row}:sge:0:{10**9 + row}:{10**9 + row}:{10**9 + row + 60}:0:0:{'0:' * 18}NONE:dep:mpi:"
+        f"{job.processors}:0:0.0:0.0:0.0:-l h_rt=60:0.0:NONE:0.0:0:0"
+    )
+
+
+def _cobalt(path: Path, jobs: Sequence[Job]) -> None:
+    head = "COBALT_JOBID,QUEUED_TIMESTAMP,START_TIMESTAMP,END_TIMESTAMP,WALLTIME_SECONDS,NODES_REQUESTED,"
+    rows = [
+        f"{row},2026-03-01 08:00:0{row},2026-03-01 08:00:0{row},2026-03-01 08:01:0{row},60.0,{job.nodes or ''},"
+        f"{job.processors}"
+        for row, job in enumerate(jobs, 1)
+    ]
+    path.write_text("\n".join([f"{head}CORES_REQUESTED", *rows]) + "\n")
+
+
+def _objects(path: Path, jobs: Sequence[Mapping_[str, object]]) -> None:
+    path.write_text(json.dumps([{key: v for key, v in job.items() if v is not None} for job in jobs]))
+
+
+def _oar(path: Path, jobs: Sequence[Job]) -> None:
+    def of(row: int, job: Job) -> dict[str, object]:
+        times = {"submissionTime": 10**9 + row, "startTime": 10**9 + row, "stopTime": 10**9 + row + 60}
+        nodes = [f"n{k}" for k in range(job.nodes or 0)]
+        held = {"assigned_resources": list(range(job.processors)), "assigned_network_address": nodes}
+        return {"Job_Id": row, "state": "Terminated", "walltime": 60, **times, **held}
+
+    _objects(path, [of(row, job) for row, job in enumerate(jobs, 1)])
+
+
+def _htcondor(path: Path, jobs: Sequence[Job]) -> None:
+    def of(row: int, job: Job) -> dict[str, object]:
+        hosts = job.nodes or 1
+        requests = {
+            "RequestCpus": job.processors // hosts,
+            "RequestMemory": None if job.memory is None else job.memory // hosts,
+            "RequestGPUs": None if job.gpus is None else job.gpus // hosts,
+        }
+        times = {"QDate": 10**9 + row, "JobCurrentStartDate": 10**9 + row, "CompletionDate": 10**9 + row + 60}
+        return {"ClusterId": row, "JobStatus": 4, "MaxHosts": hosts, "MaxWallTimeMins": 1, **times, **requests}
+
+    _objects(path, [of(row, job) for row, job in enumerate(jobs, 1)])
+
+
+def _flux(path: Path, jobs: Sequence[Job]) -> None:
+    def of(row: int, job: Job) -> dict[str, object]:
+        times = {"t_submit": 10**9 + row, "t_run": 10**9 + row, "t_cleanup": 10**9 + row + 60}
+        return {"id": row, "ncores": job.processors, "nnodes": job.nodes, "ngpus": job.gpus, **times}
+
+    _objects(path, [of(row, job) for row, job in enumerate(jobs, 1)])
+
+
+def _pbs_of_tasks(row: int, job: Job) -> str:
+    nodes = job.nodes or 1
+    asked = [f"nodes={nodes}:ppn={job.processors // nodes}", "walltime=00:01:00"]
+    asked[0] += "" if job.gpus is None else f":gpus={job.gpus // nodes}"
+    asked += [] if job.memory is None else [f"pmem={job.memory // job.processors}mb"]
+    words = " ".join(f"Resource_List.{each}" for each in (*asked, f"nodect={nodes}"))
+    times = f"ctime={10**9 + row} start={10**9 + row} end={10**9 + row + 60}"
+    return f"09/09/2001 01:46:40;E;{row}.host;user=u {words} {times} Exit_status=0"
+
+
+def _even(job: Job) -> Job | None:
+    """A job whose nodes, known where there is more than one, have the same share of everything."""
+    nodes = job.nodes or 1
+    even = all(amount % nodes == 0 for amount in (job.processors, job.memory or 0, job.gpus or 0))
+    return job if even else None
+
+
+def _of_tasks(job: Job) -> Job | None:
+    even = _even(job)
+    if even is None or (job.memory or 0) % job.processors or (job.gpus or 0) > 4 * (job.nodes or 1):
+        return None
+    return even._replace(nodes=job.nodes or 1)
+
+
+# Writers of accounting, and what each can say of a job, None if nothing.
+ACCOUNTING: dict[
+    str, tuple[Callable[[Path, Sequence[Job]], None], Callable[[Job], Job | None]]
+] = {
+    "lsf": (_of_accounting(_lsf), lambda job: job),
+    "sge": (_of_accounting(_sge), lambda job: job._replace(memory=None, gpus=None, nodes=None)),
+    "cobalt": (_cobalt, lambda job: job._replace(memory=None, gpus=None)),
+    "oar": (_oar, lambda job: job._replace(memory=None, gpus=None)),
+    "htcondor": (_htcondor, lambda job: job if job.nodes == 1 else _even(job)),
+    "flux": (_flux, lambda job: job._replace(memory=None)),
+    "torque": (_of_accounting(_pbs_of_tasks), _of_tasks),
+}
+
+
+@pytest.mark.parametrize("reader", ACCOUNTING)
+@pytest.mark.parametrize("mapping", list(Mapping))
+def test_totals_of_accounting_are_totals_held(tmp_path: Path, reader: str, mapping: Mapping) -> None:
+    """The same totals from every batch system: those of the columns of CSV, unit by unit and in a run."""
+    write, said = ACCOUNTING[reader]
+    jobs = [known for job in JOBS if (known := said(job)) is not None]
+    assert len(jobs) >= 4
+    write(tmp_path / "log", jobs)
+    # HTCondor does not bind a job to one node.
+    alike = [
+        job._replace(nodes=None) if reader == "htcondor" and (job.nodes or 1) == 1 else job for job in jobs
+    ]
+    _table(unit=True, jobs=alike).write_csv(tmp_path / "log.csv")
+    found = units_and_requests(tmp_path / "log", mapping)
+    assert found == units_and_requests(tmp_path / "log.csv", mapping)
+    if mapping is not Mapping.CORE:
+        return
+    scenario = {
+        "platform": {"nodes": [NODES]},
+        "workload": {"path": str(tmp_path / "log"), "mapping": "core"},
+        "output": {"pictures": "off"},
+    }
+    held = mlsim.run(scenario).jobs
+    assert held["cores"].to_list() == [job.processors for job in jobs]
+    if any(job.gpus for job in jobs):
+        assert held["request_gpu"].to_list() == [job.gpus or 0 for job in jobs]
 
 
 def units_and_requests(path: Path, mapping: Mapping) -> tuple[list[int], list[list[int]]]:
