@@ -328,8 +328,7 @@ def read_records(
     counts["unfinished_jobs"] += unfinished
     read = dict(row.split(maxsplit=1) for row in sources.split(";") if row.strip())
     understood = {name: read.get(name, name) for name in columns}
-    found = {name: jobs for name, jobs in counts.items() if jobs}
-    return table.log(broken, found, understood, np.array(requeued, np.bool_))
+    return table.log(broken, +counts, understood, np.array(requeued, np.bool_))
 
 
 REQUEUED: Final = "requeued"  # Cell of an attempt that ended in a return to the queue, if not empty

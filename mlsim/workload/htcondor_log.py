@@ -1,8 +1,8 @@
 """History of HTCondor: ``condor_history -long``, its files ``history``, or ``condor_history -json``.
 
 A job has a record of attributes. Its run is the last one: from ``JobCurrentStartDate`` to its end. A job that
-was removed before it started counts as cancelled. Where requests are expressions, the provisions count. Those of
-a job of several hosts (parallel universe, ``MaxHosts``) are of each host.
+was removed before it started counts as cancelled. Where requests are expressions, the provisions count. They
+are of each host of a job (parallel universe, ``MaxHosts``).
 
 Source: HTCondor manual, "Job ClassAd Attributes".
 """
@@ -22,8 +22,9 @@ _REMOVED, _COMPLETED = 3, 4
 _MINUTE: Final = 60
 _SOURCES = """
 job_id ClusterId, ProcId; submit_time QDate; run_time CompletionDate - JobCurrentStartDate;
-walltime MaxWallTimeMins; processors RequestCpus, MaxHosts; node_count MaxHosts; status JobStatus, ExitCode; user Owner;
-group AcctGroup; executable Cmd; request_memory RequestMemory; request_gpu RequestGPUs;
+walltime MaxWallTimeMins; processors RequestCpus, MaxHosts; node_count MaxHosts;
+status JobStatus, ExitCode; user Owner; group AcctGroup; executable Cmd;
+request_memory RequestMemory; request_gpu RequestGPUs;
 recorded_start JobCurrentStartDate; recorded_nodes LastRemoteHost;
 withdraw_time EnteredCurrentStatus
 """

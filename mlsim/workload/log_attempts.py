@@ -12,8 +12,8 @@ from mlsim.workload.workload_jobs import LogBlock
 def settle_attempts(log: LogBlock, requeued: Mask, *, join: bool) -> tuple[LogBlock, dict[str, int]]:
     """Return a log with each attempt once, as a job of its own or joined to one job, and their counts.
 
-    ``requeued``: attempts that ended in a return to the queue. The next attempt is the following record of the
-    same job, submitted within a day of that end; a later record is of another job, as identifiers return.
+    ``requeued``: attempts that ended in a return to the queue. The next attempt is the following record of
+    the same job, submitted within a day of that end. Later ones are other jobs, as identifiers begin again.
     """
     log, requeued, repeated = _without_repeated(log, requeued)
     counts = {"repeated_records": repeated} if repeated else {}

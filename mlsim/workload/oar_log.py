@@ -1,7 +1,7 @@
 """Jobs of OAR: ``oarstat -J``, or the lists of its API (``jobs/table``, ``jobs/details``) as JSON.
 
-``oarstat`` and the API spell most keys differently (``startTime``, ``start_time``), as do their versions. Older
-ones of ``oarstat`` print no end of a job, whose run time is then unknown.
+``oarstat`` and the API spell most keys differently (``startTime``, ``start_time``). Older versions of
+``oarstat`` print no end of a job, whose run time is then unknown.
 
 Source: the manual page of oarstat, the API of OAR 2.5, and ``OAR::Stat`` of its sources.
 """

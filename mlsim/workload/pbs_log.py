@@ -58,7 +58,10 @@ def read_pbs(path: str | Path, options: Reading = STRICT) -> WholeLog:
                 found = _KEY.split(record[3].strip())
                 keys = (key.lower() for key in found[1::2])
                 values = (value.strip('"') for value in found[2::2])
-                yield number, {"job": record[2], "record_type": record[1], **dict(zip(keys, values, strict=True))}
+                yield (
+                    number,
+                    {"job": record[2], "record_type": record[1], **dict(zip(keys, values, strict=True))},
+                )
 
     return format_record.read_records(
         path, jobs(), _job, options, left_out=lambda: {"unfinished_jobs": len(seen - ended)}, sources=_SOURCES

@@ -32,7 +32,9 @@ _SHORT = {
     "CG": "COMPLETING",
     "RQ": "REQUEUED",
     "RS": "RESIZING",
-    **{"NF": "NODE_FAIL", "PR": "PREEMPTED", "BF": "BOOT_FAIL"},
+    "NF": "NODE_FAIL",
+    "PR": "PREEMPTED",
+    "BF": "BOOT_FAIL",
 }
 
 

@@ -58,7 +58,7 @@ FILES = {
     "other.swf": "\n".join(SWF.splitlines()[:9]) + "\n",
     "log.csv": "job_id,submit_time,run_time,walltime,processors\n1,0,10,20,4\n2,1,10,20,8\n",
     "own.csv": "job_id,submit_time,run_time,walltime,processors,weight\n1,0,10,20,4,3\n2,1,10,20,8,5\n",
-    "asking.csv": "job_id,submit_time,run_time,walltime,processors,request_gpu\n1,0,10,20,4,1\n2,1,10,20,8,0\n",
+    "asking.csv": "job_id,submit_time,run_time,processors,request_gpu\n1,0,10,4,1\n2,1,10,8,0\n",
     "again.txt": "JobID|Submit|Start|ElapsedRaw|TimelimitRaw|ReqCPUS|State\n7|1000|1010|30|2|4|NODE_FAIL\n"
     "7|1040|1045|60|2|4|COMPLETED\n8|1005|1050|20|1|4|COMPLETED\n",
     "warm.py": """

@@ -158,27 +158,28 @@ def _lsf(row: int, job: Job) -> str:
     span = span if job.nodes in (None, 1) else f"span[ptile={-(-job.processors // (job.nodes or 1))}]"
     asked = f"select[type=any] rusage[{','.join(usage)}]" if usage else "select[type=any]"
     effective = f'"{asked}"' if row % 2 else '""'
-    names = " ".join(f'"{host}"' for host in hosts)
+    names, begin = " ".join(f'"{host}"' for host in hosts), 10**9 + row
     return (
-        f'"JOB_FINISH" "10.1" {10**9 + row + 60} {row} 9 1 {job.processors} {10**9 + row} 0 0 {10**9 + row} "u" '
-        f'"q" "{span} {"rusage[mem=7]" if row % 2 and usage else asked}" "" "" "login" "/home" "" "" "" "f" 0 '
-        f'{len(hosts)} {names} 64 60.0 "run" "sleep" {"0.5 " * 19}"" "project" 0 4 "" "" 0 5 6 "" "" "" "" 0 "" '
-        f'0 "" -1 "" "" "" "" -1 "" "" 0 "" 0 "" "" 0 0 1032 60 7 {effective} "" 0'
+        f'"JOB_FINISH" "10.1" {begin + 60} {row} 9 1 {job.processors} {begin} 0 0 {begin} "u" "q" '
+        f'"{span} {"rusage[mem=7]" if row % 2 and usage else asked}" "" "" "login" "/home" "" "" "" "f" 0 '
+        f'{len(hosts)} {names} 64 60.0 "run" "sleep" {"0.5 " * 19}"" "project" 0 4 "" "" 0 5 6 "" "" "" "" '
+        f'0 "" 0 "" -1 "" "" "" "" -1 "" "" 0 "" 0 "" "" 0 0 1032 60 7 {effective} "" 0'
     )
 
 
 def _sge(row: int, job: Job) -> str:
+    begin = 10**9 + row
     return (
-        f"q:n1:g:u:run:{row}:sge:0:{10**9 + row}:{10**9 + row}:{10**9 + row + 60}:0:0:{'0:' * 18}NONE:dep:mpi:"
+        f"q:n1:g:u:run:{row}:sge:0:{begin}:{begin}:{begin + 60}:0:0:{'0:' * 18}NONE:dep:mpi:"
         f"{job.processors}:0:0.0:0.0:0.0:-l h_rt=60:0.0:NONE:0.0:0:0"
     )
 
 
 def _cobalt(path: Path, jobs: Sequence[Job]) -> None:
     head = "COBALT_JOBID,QUEUED_TIMESTAMP,START_TIMESTAMP,END_TIMESTAMP,WALLTIME_SECONDS,NODES_REQUESTED,"
+    day = "2026-03-01 08:0"
     rows = [
-        f"{row},2026-03-01 08:00:0{row},2026-03-01 08:00:0{row},2026-03-01 08:01:0{row},60.0,{job.nodes or ''},"
-        f"{job.processors}"
+        f"{row},{day}0:0{row},{day}0:0{row},{day}1:0{row},60.0,{job.nodes or ''},{job.processors}"
         for row, job in enumerate(jobs, 1)
     ]
     path.write_text("\n".join([f"{head}CORES_REQUESTED", *rows]) + "\n")
@@ -207,7 +208,14 @@ def _htcondor(path: Path, jobs: Sequence[Job]) -> None:
             "RequestGPUs": None if job.gpus is None else job.gpus // hosts,
         }
         times = {"QDate": 10**9 + row, "JobCurrentStartDate": 10**9 + row, "CompletionDate": 10**9 + row + 60}
-        return {"ClusterId": row, "JobStatus": 4, "MaxHosts": hosts, "MaxWallTimeMins": 1, **times, **requests}
+        return {
+            "ClusterId": row,
+            "JobStatus": 4,
+            "MaxHosts": hosts,
+            "MaxWallTimeMins": 1,
+            **times,
+            **requests,
+        }
 
     _objects(path, [of(row, job) for row, job in enumerate(jobs, 1)])
 
@@ -245,9 +253,7 @@ def _of_tasks(job: Job) -> Job | None:
 
 
 # Writers of accounting, and what each can say of a job, None if nothing.
-ACCOUNTING: dict[
-    str, tuple[Callable[[Path, Sequence[Job]], None], Callable[[Job], Job | None]]
-] = {
+ACCOUNTING: dict[str, tuple[Callable[[Path, Sequence[Job]], None], Callable[[Job], Job | None]]] = {
     "lsf": (_of_accounting(_lsf), lambda job: job),
     "sge": (_of_accounting(_sge), lambda job: job._replace(memory=None, gpus=None, nodes=None)),
     "cobalt": (_cobalt, lambda job: job._replace(memory=None, gpus=None)),
