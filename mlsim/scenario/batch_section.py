@@ -50,7 +50,16 @@ REPLAY_NEEDS: Final = (
     ),
     ReplayNeed("batch.policy", "one of the catalogue", lambda s: isinstance(s.batch.policy, Policy)),
     ReplayNeed("batch.allocator", "first-fit", lambda s: s.batch.allocator is words.Allocator.FIRST_FIT),
-    ReplayNeed("batch.easy", "another one than easy_bf", lambda s: not s.batch.names_nodes),
+    ReplayNeed(
+        "batch.easy",
+        "another one than easy_bf",
+        lambda s: s.batch.backfill is not words.Backfill.EASY or not s.batch.names_nodes,
+    ),
+    ReplayNeed(
+        "batch.compression",
+        "another one than conservative_bf",
+        lambda s: s.batch.backfill is not words.Backfill.CONSERVATIVE or not s.batch.names_nodes,
+    ),
     ReplayNeed("platform.nodes", "no memory and no other resources", lambda s: not s.platform.resource_names),
     ReplayNeed("platform.shared", "empty", lambda s: not s.platform.shared),
     ReplayNeed("workload.request.cores", "1", lambda s: s.workload.request.cores == 1),
@@ -165,7 +174,8 @@ class BatchConfig(Section):
     """
     compression: OneOf[words.Compression] = words.Compression.FIXPOINT
     """With backfill conservative, how often jobs look for an earlier place when something comes back early:
-    fixpoint (in the queue's order, until nothing moves) or one-round (each once).
+    fixpoint (in the queue's order, until nothing moves) or one-round (each once). conservative_bf is
+    batsched's: reservations are of named nodes, and after every end each job gets the earliest one anew.
     """
     ties: OneOf[words.TieOrder] = words.TieOrder.DRAINED
     """What happens at one time: drained (ends, then submissions, then one pass), per-event (a pass after
@@ -256,7 +266,9 @@ class BatchConfig(Section):
 
     @property
     def names_nodes(self) -> bool:
-        """Whether EASY reserves named nodes, also where all are alike."""
+        """Whether reservations are of named nodes, also where all are alike."""
+        if self.backfill is words.Backfill.CONSERVATIVE:
+            return self.compression is words.Compression.CONSERVATIVE_BF
         return self.backfill is words.Backfill.EASY and self.easy is words.EasyRule.EASY_BF
 
     @property

@@ -354,6 +354,10 @@ class Scenario(Section):
     def _broken_easy(self) -> Iterator[Violation]:
         """Reject options that the emulated EASY variant does not support."""
         easy = self.batch.easy
+        if self.batch.names_nodes and self.batch.power_cap is not None:
+            key = "compression" if self.batch.backfill is words.Backfill.CONSERVATIVE else "easy"
+            message = f"{getattr(self.batch, key)} reserves nodes, and no power; take one of them out"
+            yield Violation(f"batch.{key}", message, ("batch.power_cap", "batch.backfill"))
         if self.batch.backfill is not words.Backfill.EASY or easy is words.EasyRule.STANDARD:
             return
         if self.coordination.released_nodes is words.ReleasedNodes.SHORT_FIRST:
@@ -362,9 +366,6 @@ class Scenario(Section):
         if easy is words.EasyRule.CQSIM and self.runs_loops:
             message = "cqsim judges jobs by their actual run times, and a loop's is not known; try standard"
             yield Violation("batch.easy", message, (*self._model_keys(), "batch.backfill"))
-        if easy is words.EasyRule.EASY_BF and self.batch.power_cap is not None:
-            message = "easy_bf reserves nodes, and no power; try standard"
-            yield Violation("batch.easy", message, ("batch.power_cap", "batch.backfill"))
         if any(drain.announced for drain in self.platform.drains):
             message = (
                 f"only the standard EASY plans around announced drains, not that of {easy}; try standard"

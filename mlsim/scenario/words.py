@@ -168,10 +168,11 @@ class EasyRule(Choice):
 
 
 class Compression(Choice):
-    """Rounds of compression in conservative backfilling after an early release."""
+    """Rounds of compression in conservative backfilling after an early release, or batsched's rule."""
 
     FIXPOINT = "fixpoint"
     ONE_ROUND = "one-round"
+    CONSERVATIVE_BF = "conservative_bf"
 
 
 class ClassSource(Choice):

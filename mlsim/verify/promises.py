@@ -289,6 +289,8 @@ def judge_conservative(run: Schedule, asked: bool) -> Verdict:
     law, jobs, batch = PROMISES[1], run.records.jobs, run.scenario.batch
     if not asked and not _is_by(run, words.Backfill.CONSERVATIVE):
         return not_judged(law, "backfill is not conservative")
+    if batch.names_nodes:
+        return not_judged(law, "reservations are of named nodes, and this law knows only their number")
     ends = jobs.start_time + jobs.prediction
     if reason := next(obstacles(run, ends), ""):
         return not_judged(law, reason)

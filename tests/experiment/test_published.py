@@ -88,22 +88,38 @@ def test_the_list_has_every_file_and_its_checksum(
     assert repeat.main([str(tmp_path)]) == 1, "nothing is there"
 
 
-def test_named_nodes_may_be_later_than_numbers(repeat: ModuleType) -> None:
-    """Nodes 0 and 1 are free at 10 by number for the whole of job 4, but not the same ones."""
-    Job = repeat.Job
-    jobs = [Job(0, 1, 10, 10), Job(0, 1, 30, 30), Job(0, 1, 20, 20), Job(1, 1, 10, 10), Job(2, 2, 15, 15)]
-    found = repeat.schedule(jobs, 3)
-    assert [start for start, _ in found] == [0, 0, 0, 10, 20]
-    assert [nodes for _, nodes in found] == [0b1, 0b10, 0b100, 0b1, 0b101]
-    blocked = repeat.schedule([Job(0, 2, 10, 10)], 2, [(5.0, 8.0, 0b10)])
-    assert blocked == [(8.0, 0b11)]
-    assert repeat.nodes_of("0-2 5") == 0b100111
+HEAD_OF_BATSIM = (
+    "job_id,submission_time,requested_number_of_resources,requested_time,starting_time,execution_time,"
+    "finish_time,consumed_energy,allocated_resources"
+)
 
 
-def test_an_early_end_moves_waiting_jobs_up(repeat: ModuleType) -> None:
-    Job = repeat.Job
-    found = repeat.schedule([Job(0, 2, 100, 10), Job(1, 2, 5, 5), Job(2, 1, 50, 50)], 2)
-    assert [start for start, _ in found] == [0, 10, 15]
+def repeated(repeat: ModuleType, name: str, directory: Path) -> dict[str, list[float | None]]:
+    """Repeat a row, with the files of a directory."""
+    (directory / name).mkdir()
+    row = next(row for row in repeat.ROWS if row.name == name)
+    pairs: pl.DataFrame = row.repeat(directory, directory / name)
+    return pairs.select("theirs", "ours").to_dict(as_series=False)
+
+
+def test_schedules_of_batsched(repeat: ModuleType, tmp_path: Path) -> None:
+    """The head gets nodes 0 to 2 at 90 s, so of nodes 0 and 31 a long job may have the last one only."""
+    rows = ["1,0,1,5,0,5,5,475,0", "2,0,30,90,0,90,90,256500,1-30", "3,6,3,50,90,50,140,14250,0-2"]
+    rows += ["4,7,1,900,7,900,907,85500,31", "5,8,1,900,90,900,990,85500,4"]
+    write(tmp_path / "out_jobs.csv", "\n".join([HEAD_OF_BATSIM, *rows, ""]))
+    starts = repeated(repeat, "batsched-easy", tmp_path)
+    assert starts["ours"] == [0, 0, 90, 7, None], "job 5 is on node 3, not on 4"
+    energies = repeated(repeat, "batsched-energy", tmp_path)
+    assert energies["ours"] == energies["theirs"]
+
+
+def test_reservations_of_grizzly_are_drains(repeat: ModuleType, tmp_path: Path) -> None:
+    rows = ["1,0,1490,90,0,90,90,-1,0-1489,job", "2,1,1490,20,130,20,150,-1,0-1489,job"]
+    rows += ["9,0,2,30,100,30,130,-1,3-4,reservation"]
+    write(tmp_path / "out_jobs.csv", "\n".join([f"{HEAD_OF_BATSIM},purpose", *rows, ""]))
+    for name in ("lanl-conservative", "lanl-numbers"):
+        assert repeated(repeat, name, tmp_path)["ours"] == [0, 130]
+    assert repeat.nodes_of("0-2 5") == {0, 1, 2, 5}
 
 
 def test_run_times_of_batsims_tests(repeat: ModuleType, tmp_path: Path) -> None:

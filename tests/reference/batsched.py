@@ -1,7 +1,8 @@
-"""batsched's EASY (easy_bf), as its source has it: slices of time with sets of free machines."""
+"""batsched's easy_bf and conservative_bf, as their sources have them: slices of time with free machines."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 FOREVER = 1e19
@@ -48,14 +49,17 @@ class EasyBackfilling:
             to_come = [job for job in to_come if job.submit != now]
             running = [job for job in running if job.end != now] + self.decide(now, ended, came)
 
-    def decide(self, now: float, ended: list[Job], came: list[Job]) -> list[Job]:
-        started: list[Job] = []
-        before = self.queue[0] if self.queue else None
+    def forget(self, now: float, ended: list[Job]) -> None:
         while self.slices[0].end <= now:  # a job that ends as expected leaves a slice of no length
             del self.slices[0]
         self.slices[0].begin = now
         for job in ended:
             self.remove(job)
+
+    def decide(self, now: float, ended: list[Job], came: list[Job]) -> list[Job]:
+        started: list[Job] = []
+        before = self.queue[0] if self.queue else None
+        self.forget(now, ended)
         self.queue += came
         if self.queue and self.queue[0] is not before:
             while self.queue and self.add(self.queue[0]):
@@ -107,3 +111,22 @@ class EasyBackfilling:
         rest = Slice(time, each.end, set(each.free), dict(each.jobs))
         each.end = time
         self.slices.insert(self.slices.index(each) + 1, rest)
+
+
+class ConservativeBackfilling(EasyBackfilling):
+    """Every job has its place; after an end all are placed anew, one by one; ``key`` orders the queue."""
+
+    def __init__(self, machines: int, key: Callable[[Job], float] = lambda job: 0.0) -> None:
+        super().__init__(machines)
+        self.key = key
+
+    def decide(self, now: float, ended: list[Job], came: list[Job]) -> list[Job]:
+        started: list[Job] = []
+        self.forget(now, ended)
+        self.queue = sorted(self.queue + came, key=self.key)
+        for job in list(self.queue):
+            if ended or job in came:
+                self.remove(job)
+                if self.add(job):
+                    started.append(self.begin(job, now))
+        return started

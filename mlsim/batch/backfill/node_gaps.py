@@ -36,7 +36,9 @@ _REACH, _UNTIL, _LONGEST = range(3)
 def compress_on_nodes(columns: Columns, nodes: Nodes) -> None:
     """Move each reservation to its earliest start, given all others, until nothing moves or for one round."""
     _begin(columns, nodes)
-    moved = True
+    moved = not columns.rules[at.REPLANS]
+    for k in range(0 if moved else columns.counts[at.QUEUED]):
+        _place_anew(columns.queue[k], columns, nodes)
     while moved:
         moved = False
         if not node_profile.fits_less_in_less(nodes):
@@ -196,6 +198,30 @@ def _first_start(slot: int, segment: int, until: float, columns: Columns) -> int
     return int(found)
 
 
+@leaf_kernel
+def _give_up(slot: int, first: int, last: int, columns: Columns, nodes: Nodes) -> None:
+    """Free what a job has reserved in these segments, which remain."""
+    node_profile.load_plan(slot, nodes)
+    node_profile.change_segments(slot, first, last, 1, columns, nodes)
+    clear_placed(nodes)
+
+
+@apart_kernel
+def _place_anew(slot: int, columns: Columns, nodes: Nodes) -> None:
+    """Give a job its earliest place given all others, on the nodes that the allocator prefers there."""
+    old_first, old_last = columns.ints[at.BEGIN_SEGMENT, slot], columns.ints[at.END_SEGMENT, slot]
+    if old_first != END:
+        _give_up(slot, old_first, old_last, columns, nodes)
+    columns.ints[at.BEGIN_SEGMENT, slot], columns.floats[at.RESERVED, slot] = END, np.inf
+    first = earliest_in(slot, columns.counts[at.FIRST], np.inf, columns, nodes)
+    if first != END:
+        reserve_from(slot, first, columns, nodes)
+        node_profile.store_plan(slot, nodes)
+    if old_first != END:
+        stop_using(old_first, columns)
+        stop_using(old_last, columns)
+
+
 @apart_kernel
 def _move(slot: int, columns: Columns, nodes: Nodes) -> bool:
     """Move a reservation to its earliest start, if gaps may have made an earlier one; whether it moved."""
@@ -211,9 +237,7 @@ def _move(slot: int, columns: Columns, nodes: Nodes) -> bool:
     _forget_gaps(slot, columns)
     if first == END:
         return False
-    node_profile.load_plan(slot, nodes)
-    node_profile.change_segments(slot, old_first, old_last, 1, columns, nodes)
-    clear_placed(nodes)
+    _give_up(slot, old_first, old_last, columns, nodes)
     first = earliest_in(slot, first, until, columns, nodes)
     if first == END:
         node_profile.load_plan(slot, nodes)

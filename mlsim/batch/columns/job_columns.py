@@ -233,19 +233,20 @@ LISTED, UNLISTED, MOVED, GROUPED = range(17, 21)
 # Blocks of running jobs that are in use; the version of the room, below; jobs
 # and drains that the profile takes for over, as they end at this very time: that is only not handled yet.
 BLOCKS, ROOM, PENDING = range(21, 24)
-# Nodes that forecasts expect back before their jobs end.
-FORESEEN = 24
-N_COUNTS: Final = 25
+# Nodes that forecasts expect back before their jobs end; jobs that ended since the last pass.
+FORESEEN, ENDED = range(24, 26)
+N_COUNTS: Final = 26
 
 # Places in the array of rules: policy and order of backfilling (codes), backfilling, reservations, whole
 # nodes or cores, whether occupancy rows of neighbouring nodes are merged, a pass after every event, whether
 # it matters which nodes a job gets (else units are only counted), whether this pass may backfill, variant of
 # EASY (code), whether reservations are kept from pass to pass, whether they are compressed in one round only,
 # whether ends of a time come before its submissions with a pass after every event, whether jobs are killed at
-# the end of their walltime, and whether those that are taken for small go first.
+# the end of their walltime, whether those that are taken for small go first, and whether every end moves all
+# reservations (conservative_bf).
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
-EASY_AS, KEEPS, ONE_ROUND, ENDS_FIRST, KILLS, CLASSES = range(9, 15)
-N_RULES: Final = 15
+EASY_AS, KEEPS, ONE_ROUND, ENDS_FIRST, KILLS, CLASSES, REPLANS = range(9, 16)
+N_RULES: Final = 16
 
 MOST_UNITS: Final = 2**62  # more units than any job asks for
 

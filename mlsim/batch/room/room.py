@@ -360,6 +360,7 @@ def end(slot: int, now: float, columns: Columns, room: Room) -> None:
     columns.floats[at.END, slot] = now
     remove_running(slot, columns)
     columns.counts[at.RUNNING] -= 1
+    columns.counts[at.ENDED] += 1
     _change_usage(slot, -1, now, columns)
     change_room(columns)
     if follows:

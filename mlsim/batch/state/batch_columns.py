@@ -54,7 +54,8 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
         rules[at.RESERVATIONS] = _ON_PROFILE if easy in (at.CQSIM, at.EASY_BF) else config.reservations
         rules[at.EASY_AS], rules[at.KEEPS] = easy, easy in (at.ACCASIM, at.BATSCHED)
     if config.backfill is Backfill.CONSERVATIVE:
-        rules[at.KEEPS], rules[at.ONE_ROUND] = True, config.compression is Compression.ONE_ROUND
+        rules[at.KEEPS], rules[at.ONE_ROUND] = True, config.compression is not Compression.FIXPOINT
+        rules[at.REPLANS] = config.compression is Compression.CONSERVATIVE_BF
     rules[at.EXCLUSIVE], rules[at.MERGE], rules[at.NODES] = exclusive, merge, nodes
     rules[at.PER_EVENT] = config.ties is not TieOrder.DRAINED
     rules[at.ENDS_FIRST] = config.ties is TieOrder.ENDS_FIRST

@@ -14,19 +14,18 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 
 import mlsim
 
-sys.path.insert(0, str(Path(__file__).parent))
-from named_nodes import Job, nodes_of, schedule
-
 HERE = Path(__file__).parent
 RAW = "https://raw.githubusercontent.com"
 MIRA = f"{RAW}/EPCCed/mira-cirrus-elastisim/938f4d05e3f0096794007c5c23b0440401e2c015"
 LANL = f"{RAW}/hpc/simulator/6e18d17e3fa707911c9ebf8f5fd1ad5c97ab19c4/basefiles/tests"
+EVALYS = f"{RAW}/oar-team/evalys/1a1d812ac85183b1ce9e278157e2af90027edb2e/examples/batsim_outputs/medium_late"
 BATSIM = f"{RAW}/oar-team/batsim/ba7ea85fa20e81415e2f52290b56120192504553/workloads"
 EXACT = 1e-6  # s: times are written with six decimals
 LATENCY = 1e-4  # s: Batsim adds 13 us of latency to tasks that communicate
@@ -82,16 +81,28 @@ def _lanl(files: Path, directory: Path) -> pl.DataFrame:
     )
 
 
-def _grizzly(files: Path) -> tuple[pl.DataFrame, list[tuple[float, float, str]]]:
-    """Return the jobs of LANL's Grizzly in order of submission, and the reservations."""
+def nodes_of(text: str) -> frozenset[int]:
+    """Return the nodes of a text such as ``0-3 7``."""
+    found: set[int] = set()
+    for part in text.split():
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def _batsched(
+    files: Path, directory: Path, scenario: str = "batsched.yaml", nodes: bool = False, **keys: object
+) -> pl.DataFrame:
+    """Compare with a file of jobs that Batsim wrote; ``nodes``: a job on others counts as different."""
     rows = pl.read_csv(files / "out_jobs.csv", infer_schema_length=None)
-    is_job = pl.col("purpose") == "job"
-    held = rows.filter(~is_job).select("starting_time", "finish_time", "allocated_resources")
-    return rows.filter(is_job).sort("submission_time", "job_id"), held.rows()
-
-
-def _conservative(files: Path, directory: Path) -> pl.DataFrame:
-    theirs, held = _grizzly(files)
+    if "purpose" in rows.columns:
+        held = rows.filter(pl.col("purpose") != "job")
+        keys["platform.drains"] = [
+            {"nodes": nodes, "start": begin, "end": end, "announced": True}
+            for begin, end, nodes in held.select("starting_time", "finish_time", "allocated_resources").rows()
+        ]
+        rows = rows.filter(pl.col("purpose") == "job")
+    theirs = rows.sort("submission_time", "job_id")
     workload = directory / "jobs.csv"
     theirs.select(
         job_id="job_id",
@@ -100,29 +111,29 @@ def _conservative(files: Path, directory: Path) -> pl.DataFrame:
         processors="requested_number_of_resources",
         walltime="requested_time",
     ).write_csv(workload)
-    drains = [{"nodes": nodes, "start": begin, "end": end, "announced": True} for begin, end, nodes in held]
-    ours = _simulated("conservative.yaml", workload, directory, {"platform.drains": drains})
-    return theirs.select(job="job_id", theirs="starting_time").join(
-        ours.select(job="job_id", ours="start_time"), on="job", how="left"
+    result = mlsim.run(
+        HERE / scenario, {"workload.path": str(workload.absolute()), **keys}, out=directory / "run"
     )
-
-
-def _named_nodes(files: Path, directory: Path) -> pl.DataFrame:
-    """Compare with conservative backfilling on named nodes; a job on other nodes counts as different."""
-    del directory
-    theirs, held = _grizzly(files)
-    facts = theirs.select(
-        "submission_time", "requested_number_of_resources", "requested_time", "execution_time"
-    )
-    jobs = [Job(*row) for row in facts.rows()]
-    found = schedule(jobs, 1490, [(begin, end, nodes_of(nodes)) for begin, end, nodes in held])
-    ours = [
-        start if nodes == nodes_of(text) else None
-        for (start, nodes), text in zip(found, theirs["allocated_resources"], strict=True)
+    ours = result.jobs.rename({"job_id": "job", "start_time": "ours"})
+    pairs = theirs.select(
+        job="job_id", theirs="starting_time", their_energy="consumed_energy", text="allocated_resources"
+    ).join(ours, on="job", how="left")
+    if not nodes:
+        return pairs
+    held_by: dict[int, set[int]] = {}
+    stays = result.records.occupancy
+    for row, first, count in zip(stays.job.tolist(), stays.node.tolist(), stays.count.tolist(), strict=True):
+        held_by.setdefault(result.records.jobs.job_id[row], set()).update(range(first, first + count))
+    same = [
+        nodes_of(str(text)) == held_by.get(job, set()) for job, text in pairs.select("job", "text").rows()
     ]
-    return theirs.select(job="job_id", theirs="starting_time").with_columns(
-        ours=pl.Series(ours, dtype=pl.Float64)
-    )
+    return pairs.with_columns(ours=pl.when(pl.Series(same)).then("ours"))
+
+
+def _energy(files: Path, directory: Path) -> pl.DataFrame:
+    """Compare the energies (J) of Batsim's jobs."""
+    pairs = _batsched(files, directory, **{"batch.backfill": "easy", "batch.easy": "easy_bf"})
+    return pairs.select("job", theirs="their_energy", ours="energy")
 
 
 def _batsim(files: Path, directory: Path) -> pl.DataFrame:
@@ -155,6 +166,20 @@ _GRIZZLY = {
         "d703e405a304a305ab1ee3fee4afca3e3b1ff1f5ad123f7c60f9e66b97e55507",
     )
 }
+_EASY = {
+    "out_jobs.csv": (
+        f"{EVALYS}/easy/out_jobs.csv",
+        "463b0422fe03147f4150046c905726591a897742c04a2e86ddba7747a4f9bcd5",
+    )
+}
+_CONSERVATIVE = {
+    "out_jobs.csv": (
+        f"{EVALYS}/conservative/out_jobs.csv",
+        "44cdef20f751b2e0287ba993b9d080ad492406521544693864ef1fa55848e8f2",
+    )
+}
+_NAMED_EASY = {"batch.backfill": "easy", "batch.easy": "easy_bf"}
+_NAMED_CONSERVATIVE = {"batch.backfill": "conservative", "batch.compression": "conservative_bf"}
 _MODEL = "e0d45ce1780b652ce784c010c22254077eb97dfed91cfab47e88328ab31b14d7"
 ROWS = (
     Row(
@@ -199,19 +224,44 @@ ROWS = (
     Row(
         "lanl-conservative",
         "LANL's Batsim, its Grizzly with reservations",
+        "conservative_bf",
+        "starts and nodes",
+        _GRIZZLY,
+        partial(_batsched, scenario="grizzly.yaml", nodes=True, **_NAMED_CONSERVATIVE),
+    ),
+    Row(
+        "lanl-numbers",
+        "the same, under conservative as in the literature",
         "conservative",
         "starts",
         _GRIZZLY,
-        _conservative,
+        partial(_batsched, scenario="grizzly.yaml", **{"batch.backfill": "conservative"}),
+        directory="lanl-conservative",
     ),
     Row(
-        "lanl-named",
-        "the same, against `named_nodes.py`",
-        "conservative, named nodes",
+        "batsched-easy",
+        "Batsim, an example of evalys",
+        "easy_bf",
         "starts and nodes",
-        _GRIZZLY,
-        _named_nodes,
-        directory="lanl-conservative",
+        _EASY,
+        partial(_batsched, nodes=True, **_NAMED_EASY),
+    ),
+    Row(
+        "batsched-conservative",
+        "Batsim, the same jobs",
+        "conservative_bf",
+        "starts and nodes",
+        _CONSERVATIVE,
+        partial(_batsched, nodes=True, **_NAMED_CONSERVATIVE),
+    ),
+    Row(
+        "batsched-energy",
+        "Batsim, energy of the jobs of batsched-easy",
+        "easy_bf",
+        "energies",
+        _EASY,
+        _energy,
+        directory="batsched-easy",
     ),
     Row(
         "batsim",
