@@ -88,6 +88,7 @@ def reference_starts(
         ends_first=options.get("ties") == "ends-first",
         easy=str(options.get("easy", "standard")),
         one_round=options.get("compression") == "one-round",
+        every_end=options.get("compression") == "every-end",
     ).run(twins)
     return [twin.start for twin in twins]
 
@@ -134,6 +135,12 @@ RESERVING = {
     "two per-event": {"policy": "SPF", "backfill": "easy", "reservations": 2, "ties": "per-event"},
     "conservative": {"policy": "FCFS", "backfill": "conservative"},
     "one-round": {"policy": "FCFS", "backfill": "conservative", "compression": "one-round"},
+    "every-end per-event": {
+        "policy": "FCFS",
+        "backfill": "conservative",
+        "compression": "every-end",
+        "ties": "per-event",
+    },
     "one-round per-event": {
         "policy": "SAF",
         "backfill": "conservative",

@@ -174,8 +174,9 @@ class BatchConfig(Section):
     """
     compression: OneOf[words.Compression] = words.Compression.FIXPOINT
     """With backfill conservative, how often jobs look for an earlier place when something comes back early:
-    fixpoint (in the queue's order, until nothing moves) or one-round (each once). conservative_bf is
-    batsched's: reservations are of named nodes, and after every end each job gets the earliest one anew.
+    fixpoint (in the queue's order, until nothing moves) or one-round (each once). Rules of other
+    simulators: every-end (PYSS's: each once after every end, early or not), conservative_bf (batsched's: as
+    every-end, and reservations are of named nodes, the first ones that are free).
     """
     ties: OneOf[words.TieOrder] = words.TieOrder.DRAINED
     """What happens at one time: drained (ends, then submissions, then one pass), per-event (a pass after

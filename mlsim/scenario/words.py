@@ -172,6 +172,7 @@ class Compression(Choice):
 
     FIXPOINT = "fixpoint"
     ONE_ROUND = "one-round"
+    EVERY_END = "every-end"
     CONSERVATIVE_BF = "conservative_bf"
 
 

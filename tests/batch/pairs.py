@@ -69,6 +69,7 @@ BACKFILLS = (
     {"backfill": "easy", "reservations": 3},
     {"backfill": "conservative"},
     {"backfill": "conservative", "compression": "one-round"},
+    {"backfill": "conservative", "compression": "every-end"},
 )
 USUAL = ({"backfill": "easy"}, {"backfill": "easy"}, {"backfill": "conservative"}, {"backfill": "none"})
 POLICIES = ("FCFS", "FCFS", "SPF", "SAF", "LQF", "WFP", "linear")
@@ -438,6 +439,7 @@ def by_reference(case: Case) -> list[tuple]:
         ties=str(batch.get("ties", "drained")),
         threshold=float(batch.get("threshold", FOREVER)),
         one_round=batch.get("compression") == "one-round",
+        every_end=batch.get("compression") == "every-end",
         feedback=case.feedback,
         classes=bool(case.small),
         counts=not (case.unlike or announced or case.sets) and len(set(case.power)) <= 1,

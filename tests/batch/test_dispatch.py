@@ -43,7 +43,7 @@ dispatchers = st.fixed_dictionaries(
         "backfill_order": st.none() | policies,
         "reservations": st.sampled_from([1, 2, 3, 50]),
         "threshold": st.none() | st.sampled_from([1.0, 4.0, 12.5]),
-        "compression": st.sampled_from(["fixpoint", "one-round"]),
+        "compression": st.sampled_from(["fixpoint", "one-round", "every-end"]),
         "ties": st.sampled_from(["drained", "per-event", "ends-first"]),
         "on_overrun": st.sampled_from(["kill", "extend"]),
     }
@@ -94,6 +94,7 @@ def run_reference(jobs, options, twins=None, key=None, shared=()):
         ends_first=options.get("ties") == "ends-first",
         easy=options.get("easy", "standard"),
         one_round=options.get("compression") == "one-round",
+        every_end=options.get("compression") == "every-end",
         pass_interval=options.get("pass_interval", 0.0),
         backfill_interval=options.get("backfill_interval", 0.0),
         shared=shared,

@@ -70,7 +70,8 @@ class ReferenceBatchSystem:
 
     With ``per_event``: one submission after the other, then one end after the other, a pass after each; with
     ``ends_first`` as well: the ends before the submissions, and none counts as free before it is over.
-    ``easy`` says whose EASY it is; with ``one_round`` conservative reservations move at most once at a time.
+    ``easy`` says whose EASY it is; with ``one_round`` conservative reservations move at most once at a time, with
+    ``every_end`` after ends as expected too.
     With ``pass_interval`` there are passes at its multiples only, with ``backfill_interval`` backfilling.
     """
 
@@ -88,6 +89,7 @@ class ReferenceBatchSystem:
         ends_first: bool = False,
         easy: str = "standard",
         one_round: bool = False,
+        every_end: bool = False,
         pass_interval: float = 0.0,
         backfill_interval: float = 0.0,
         feedback: bool = False,
@@ -106,7 +108,7 @@ class ReferenceBatchSystem:
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.ends_early = False
-        self.ends_first, self.one_round = ends_first, one_round
+        self.ends_first, self.one_round, self.every_end = ends_first, one_round or every_end, every_end
         self.whose = easy
         self.blocked: Job | None = None  # of accasim and batsched: the head that has a reservation
         self.blocked_until = 0.0
@@ -312,7 +314,7 @@ class ReferenceBatchSystem:
         self.free |= job.held
         job.held = set()
         # One that takes no time had been reserved the shortest time that there is.
-        self.ends_early |= job.start + job.estimate != now or job.start == now
+        self.ends_early |= self.every_end or job.start + job.estimate != now or job.start == now
 
     # The pass
 

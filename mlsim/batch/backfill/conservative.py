@@ -211,7 +211,7 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
             columns.ints[at.BEGIN_SEGMENT, columns.queue[k]] = END
         free_profile.make_profile(now, columns, room)
         columns.counts[at.UNSEEN] = 0
-    elif columns.counts[at.EARLY] or (columns.rules[at.REPLANS] and columns.counts[at.ENDED]):
+    elif columns.counts[at.EARLY] or (columns.rules[at.AT_ENDS] and columns.counts[at.ENDED]):
         _compress(columns, room)
     columns.counts[at.EARLY] = columns.counts[at.ENDED] = 0
     begin_searches(columns)

@@ -36,7 +36,7 @@ _REACH, _UNTIL, _LONGEST = range(3)
 def compress_on_nodes(columns: Columns, nodes: Nodes) -> None:
     """Move each reservation to its earliest start, given all others, until nothing moves or for one round."""
     _begin(columns, nodes)
-    moved = not columns.rules[at.REPLANS]
+    moved = columns.rules[at.AT_ENDS] != at.RENEWS
     for k in range(0 if moved else columns.counts[at.QUEUED]):
         _place_anew(columns.queue[k], columns, nodes)
     while moved:

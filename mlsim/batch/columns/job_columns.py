@@ -242,16 +242,19 @@ N_COUNTS: Final = 26
 # it matters which nodes a job gets (else units are only counted), whether this pass may backfill, variant of
 # EASY (code), whether reservations are kept from pass to pass, whether they are compressed in one round only,
 # whether ends of a time come before its submissions with a pass after every event, whether jobs are killed at
-# the end of their walltime, whether those that are taken for small go first, and whether every end moves all
-# reservations (conservative_bf).
+# the end of their walltime, whether those that are taken for small go first, and what every end does to all
+# reservations (below).
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
-EASY_AS, KEEPS, ONE_ROUND, ENDS_FIRST, KILLS, CLASSES, REPLANS = range(9, 16)
+EASY_AS, KEEPS, ONE_ROUND, ENDS_FIRST, KILLS, CLASSES, AT_ENDS = range(9, 16)
 N_RULES: Final = 16
 
 MOST_UNITS: Final = 2**62  # more units than any job asks for
 
 # Values of the rule for backfilling.
 NONE, GREEDY, EASY, CONSERVATIVE = range(4)
+
+# Values of the rule for ends: only early ones move reservations, or all; or all make them anew.
+IF_EARLY, MOVES, RENEWS = range(3)
 
 # Values of the rule for whose EASY it is.
 STANDARD, ACCASIM, CQSIM, BATSCHED, EASY_BF = range(5)

@@ -23,6 +23,7 @@ from mlsim.scenario.words import Allocator, Backfill, Compression, Dispatcher, E
 # Kernels know the words by numbers of the same names.
 _BACKFILL = {word: getattr(at, word.name) for word in Backfill}
 _EASY = {word: getattr(at, word.name) for word in EasyRule}
+_AT_ENDS = {Compression.EVERY_END: at.MOVES, Compression.CONSERVATIVE_BF: at.RENEWS}
 _ON_PROFILE = 0  # reservations: room for the head is looked up in the profile of free units too
 _NOBODY, _NONE = np.empty((N_SHARES, 0)), np.empty(0, np.int64)
 _MEANT: dict[str, dict[str, Any]] = {
@@ -55,7 +56,7 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
         rules[at.EASY_AS], rules[at.KEEPS] = easy, easy in (at.ACCASIM, at.BATSCHED)
     if config.backfill is Backfill.CONSERVATIVE:
         rules[at.KEEPS], rules[at.ONE_ROUND] = True, config.compression is not Compression.FIXPOINT
-        rules[at.REPLANS] = config.compression is Compression.CONSERVATIVE_BF
+        rules[at.AT_ENDS] = _AT_ENDS.get(config.compression, at.IF_EARLY)
     rules[at.EXCLUSIVE], rules[at.MERGE], rules[at.NODES] = exclusive, merge, nodes
     rules[at.PER_EVENT] = config.ties is not TieOrder.DRAINED
     rules[at.ENDS_FIRST] = config.ties is TieOrder.ENDS_FIRST
