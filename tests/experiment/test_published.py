@@ -143,3 +143,33 @@ def test_run_times_of_batsims_tests(repeat: ModuleType, tmp_path: Path) -> None:
     pairs = repeat._batsim(tmp_path / "files", tmp_path)
     assert pairs["theirs"].to_list() == [5, 3, 8]
     assert pairs["ours"].to_list() == [5, 3, 9]
+
+
+def test_a_log_is_drawn_and_starts_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(STUDY))
+    import peers
+
+    log, starts = tmp_path / "made.swf", tmp_path / "starts.csv"
+    assert peers.main([str(log), "--draw", "--jobs", "40"]) == 0
+    rows = [line.split() for line in log.read_text().splitlines() if not line.startswith(";")]
+    assert len(rows) == 40
+    assert len({row[1] for row in rows}) < 40, "some are submitted together"
+    assert all(int(row[8]) >= int(row[3]) and int(row[4]) <= peers.PROCESSORS for row in rows)
+    assert log.read_text() == "\n".join(peers.draw(40, 1)) + "\n"
+    # A slow schedule of first come, first served.
+    ends: list[tuple[int, int]] = []
+    found, now = [], 0
+    for number, submit, _, run, size, *_ in (map(int, row) for row in rows):
+        now = max(now, submit)
+        while sum(held for end, held in ends if end > now) + size > peers.PROCESSORS:
+            now = min(end for end, _ in ends if end > now)
+        ends.append((now + run, size))
+        found.append(f"{number},{now}")
+    starts.write_text("\n".join(["job,start", *found]) + "\n")
+    assert peers.main([str(log), str(starts)]) == 0
+    assert "fcfs: 40 of 40 starts equal" in capsys.readouterr().out
+    starts.write_text("\n".join(["job,start", *found[:-1], "40,9"]) + "\n")
+    assert peers.main([str(log), str(starts)]) == 1
+    assert "39 of 40 starts equal" in capsys.readouterr().out

@@ -70,8 +70,8 @@ class ReferenceBatchSystem:
 
     With ``per_event``: one submission after the other, then one end after the other, a pass after each; with
     ``ends_first`` as well: the ends before the submissions, and none counts as free before it is over.
-    ``easy`` says whose EASY it is; with ``one_round`` conservative reservations move at most once at a time, with
-    ``every_end`` after ends as expected too.
+    ``easy`` says whose EASY it is; with ``one_round`` conservative reservations move at most once at a time,
+    with ``every_end`` after ends as expected too.
     With ``pass_interval`` there are passes at its multiples only, with ``backfill_interval`` backfilling.
     """
 

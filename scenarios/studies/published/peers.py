@@ -1,7 +1,7 @@
 """Starts of other simulators on a log that is drawn here, job by job beside those of mlsim.
 
-``peers.py --draw made.swf`` draws a log by a seed, for the simulator that you run yourself. ``peers.py made.swf
-starts.csv --as pyss-easy`` compares its starts (columns job and start, s) with mlsim's under the same rule.
+``peers.py made.swf --draw`` draws a log by a seed, for the simulator that you run yourself. ``peers.py
+made.swf starts.csv --as pyss-easy`` compares its starts (columns job and start, s) with mlsim's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def draw(jobs: int, seed: int) -> list[str]:
 
 
 def compare(log: Path, starts: Path, rule: str) -> pl.DataFrame:
-    """Return the starts (s) of the other simulator and of mlsim, by job; times begin with the first submission."""
+    """Return both starts of each job (s since the first submission)."""
     ours = mlsim.run(
         {
             "workload": {"path": str(log.absolute())},
@@ -81,9 +81,8 @@ def main(words: list[str] | None = None) -> int:
     equal = (pairs["theirs"] - pairs["ours"]).abs().fill_null(np.inf) == 0
     waits = int((pairs["ours"] > pairs["submit"]).sum())
     different = ", ".join(str(job) for job in pairs.filter(~equal)["job"].head(5))
-    print(
-        f"{options.rule}: {int(equal.sum()):,} of {pairs.height:,} starts equal, {waits:,} jobs wait; {different}"
-    )
+    counted = f"{int(equal.sum()):,} of {pairs.height:,} starts equal"
+    print(f"{options.rule}: {counted}, {waits:,} jobs wait; {different}")
     return int(not equal.all())
 
 
