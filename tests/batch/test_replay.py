@@ -169,6 +169,7 @@ REFUSED = {
     "batch.power_cap": {"platform": {"nodes": POWER}, "batch": {"power_cap": "1 kW"}},
     "batch.predictor": {"batch": {"predictor": "actual"}},
     "batch.easy": {"batch": {"backfill": "easy", "easy": "easy_bf"}},
+    "batch.compression": {"batch": {"backfill": "conservative", "compression": "conservative_bf"}},
     "batch.pass_interval": {"batch": {"pass_interval": "10 s"}},
     "batch.backfill_interval": {"batch": {"backfill": "easy", "backfill_interval": "30 s"}},
     "batch.count_dispatch_time": {"batch": {"count_dispatch_time": True}},

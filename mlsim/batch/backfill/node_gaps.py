@@ -199,7 +199,7 @@ def _first_start(slot: int, segment: int, until: float, columns: Columns) -> int
 
 
 @leaf_kernel
-def _give_up(slot: int, first: int, last: int, columns: Columns, nodes: Nodes) -> None:
+def _free_reserved(slot: int, first: int, last: int, columns: Columns, nodes: Nodes) -> None:
     """Free what a job has reserved in these segments, which remain."""
     node_profile.load_plan(slot, nodes)
     node_profile.change_segments(slot, first, last, 1, columns, nodes)
@@ -208,10 +208,10 @@ def _give_up(slot: int, first: int, last: int, columns: Columns, nodes: Nodes) -
 
 @apart_kernel
 def _place_anew(slot: int, columns: Columns, nodes: Nodes) -> None:
-    """Give a job its earliest place given all others, on the nodes that the allocator prefers there."""
+    """Reserve the earliest place of a job given all others, on the nodes that the allocator prefers."""
     old_first, old_last = columns.ints[at.BEGIN_SEGMENT, slot], columns.ints[at.END_SEGMENT, slot]
     if old_first != END:
-        _give_up(slot, old_first, old_last, columns, nodes)
+        _free_reserved(slot, old_first, old_last, columns, nodes)
     columns.ints[at.BEGIN_SEGMENT, slot], columns.floats[at.RESERVED, slot] = END, np.inf
     first = earliest_in(slot, columns.counts[at.FIRST], np.inf, columns, nodes)
     if first != END:
@@ -237,7 +237,7 @@ def _move(slot: int, columns: Columns, nodes: Nodes) -> bool:
     _forget_gaps(slot, columns)
     if first == END:
         return False
-    _give_up(slot, old_first, old_last, columns, nodes)
+    _free_reserved(slot, old_first, old_last, columns, nodes)
     first = earliest_in(slot, first, until, columns, nodes)
     if first == END:
         node_profile.load_plan(slot, nodes)
