@@ -189,14 +189,18 @@ def _order(cell: tuple[str, ...]) -> tuple[object, ...]:
 
 
 def draw(lines: pl.DataFrame, sizes: pl.DataFrame, path: Path) -> None:
-    """Draw the changes of mean waits, a row per log; then by size, at load 0.9, a panel per variation."""
+    """Draw the changes of mean waits, a row per log; then by size, at load 0.9, a panel per variation.
+
+    Variations that some of the logs lack are left out.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     logs = lines["log"].unique(maintain_order=True).to_list()
-    variations = lines["variation"].unique(maintain_order=True).to_list()
+    having = lines.group_by("variation", maintain_order=True).agg(pl.col("log").n_unique())
+    variations = having.filter(pl.col("log") == len(logs))["variation"].to_list()
     figure, grid = pyplot.subplots(
         *(len(logs), 1 + len(variations)),
         figsize=(7 + 4 * len(variations), 3.8 if len(logs) == 1 else 2.3 * len(logs)),
