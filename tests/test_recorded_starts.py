@@ -209,7 +209,10 @@ CORES = {"platform": {"nodes": [{"name": "n", "count": 3, "cores": 2}]}, "worklo
         ),
         pytest.param(
             {**MACHINE, "workload": {"never_ran": "withdraw"}},
-            many(withdraw_time=lambda rng, n: np.where(rng.random(n) < 0.3, np.arange(n) * 3.0 + 30, -1.0)),
+            many(
+                run_time=lambda _, n: np.where(np.arange(n) % 4 == 3, 0, 5 + np.arange(n) % 9),
+                withdraw_time=lambda _, n: np.where(np.arange(n) % 4 == 3, np.arange(n) * 2.0 + 2, -1.0),
+            ),
             {},
             id="withdrawals",
         ),
@@ -235,6 +238,7 @@ CORES = {"platform": {"nodes": [{"name": "n", "count": 3, "cores": 2}]}, "worklo
 def test_beside_other_features_the_schedule_is_repeated(scenario, workload, batch, engine):
     first, again = both(scenario, workload, **batch, engine=engine)
     assert first.summary["jobs"]["backfilled"] > 0
+    assert (first.summary["jobs"]["withdrawn"] > 0) == ("withdraw_time" in workload.columns)
     assert_repeated(first, again)
 
 

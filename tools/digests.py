@@ -247,6 +247,8 @@ def _logs() -> Iterator[Case]:
         for backfill in ("none", "easy"):
             chosen = {"batch.backfill": backfill, "batch.engine": engine}
             yield f"log {name} {backfill} {engine}", scenarios / f"{name}.yaml", chosen
+        recorded = {"batch": {"dispatcher": "recorded", "engine": engine}}
+        yield f"log {name} recorded {engine}", scenarios / f"{name}.yaml", recorded
     for log in sorted(traces.glob("*.swf*")):
         for backfill, policy in (
             ("easy", "FCFS"),

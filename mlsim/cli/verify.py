@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,7 +80,7 @@ def verify(options: _VerifyOptions) -> None:
 
 
 def _policy(options: _VerifyOptions) -> Policy:
-    from mlsim.verify.promises import RANKED
+    from mlsim.verify.plain_schedules import RANKED
 
     policy = None
     with suppress(ValueError):
@@ -110,13 +111,14 @@ def _file_facts(options: _VerifyOptions) -> dict[str, Any]:
     judge_plain(schedule, found)
     if workload is not None:
         schedule_files.compare_workload(schedule, workload, found)
-    return _facts(options, schedule, rule, found, obstacle)
+    return _facts(options, schedule, (rule, rule_walk.Reading.of(rule)), found, obstacle)
 
 
 def _run_facts(options: _VerifyOptions) -> dict[str, Any]:
     from mlsim.record.parquet_tables import read_tables
-    from mlsim.verify import judge, promises, rule_walk, schedule_files
+    from mlsim.verify import laws
     from mlsim.verify.plain_schedules import Findings
+    from mlsim.verify.run_schedule import Schedule, obstacles, schedule_of_run
 
     file = options.file
     assert file is not None
@@ -132,39 +134,32 @@ def _run_facts(options: _VerifyOptions) -> dict[str, Any]:
     rules = {Backfill.NONE: "fcfs", Backfill.EASY: "easy", Backfill.CONSERVATIVE: "conservative"}
     by_queue = batch.dispatcher == Dispatcher.QUEUE
     name = options.rule or (rules.get(batch.backfill, "none") if by_queue else "none")
-    run = promises.Schedule(records, scenario)
-    rule = rule_walk.Rule(
-        name,
-        batch.ordering,
-        max(options.reservations, batch.reservations),
-        options.delay or batch.pass_interval or batch.backfill_interval,
-        batch.deadline_factor,
-    )
+    run = Schedule(records, scenario)
+    rule, reading = laws.rule_of(run, name)
+    rule = replace(rule, reservations=max(options.reservations, rule.reservations), delay=options.delay)
     found = Findings(options.limit)
-    for verdict in judge(records, scenario):
-        if verdict.law in promises.PROMISES:  # judged below, start by start
-            continue
+    for verdict in laws.judge_laws(run):
         for breach in verdict.breaches:
             names = [str(breach.job_id)]
             found.add("law", names, breach.time, "{} at {}: {} ({})", breach.text, verdict.law)
         found.counts["law"] += verdict.count - len(verdict.breaches)
-    reason = next(promises.obstacles(run), "")
-    return _facts(options, schedule_files.schedule_of_run(run), rule, found, reason)
+    return _facts(options, schedule_of_run(run), (rule, reading), found, next(obstacles(run, name), ""))
 
 
-def _facts(options: _VerifyOptions, schedule: Any, rule: Any, found: Any, obstacle: str) -> dict[str, Any]:
-    """Judge by the rule; return all facts as JSON has them."""
+def _facts(options: _VerifyOptions, schedule: Any, by: Any, found: Any, obstacle: str) -> dict[str, Any]:
+    """Judge ``by`` a rule in a reading; return all facts as JSON has them."""
     from mlsim.verify.plain_schedules import KINDS
-    from mlsim.verify.rule_walk import Reading, judge_rule
+    from mlsim.verify.rule_walk import judge_rule
     from mlsim.verify.schedule_files import peak_of
 
-    notes, reading = list(schedule.notes), None
+    (rule, usual), notes, reading = by, list(schedule.notes), None
     if found.counts["capacity"]:
         notes.append(f"up to {peak_of(schedule):,} units are held at once; is the machine's size right?")
-    if obstacle and rule.name != "none":
-        notes.append(f"{rule.name} is not judged: {obstacle}")
+    if obstacle:
+        what = "idle units are" if rule.name == "none" else f"{rule.name} is"
+        notes.append(f"{what} not judged: {obstacle}")
     else:
-        by_rule, reading = judge_rule(schedule, rule, options.limit)
+        by_rule, reading = judge_rule(schedule, rule, options.limit, usual)
         found.join(by_rule)
     return {
         "schema_version": 1,
@@ -174,7 +169,7 @@ def _facts(options: _VerifyOptions, schedule: Any, rule: Any, found: Any, obstac
         "rule": rule.name,
         "policy": rule.policy.value,
         "reading": str(reading) if reading else None,
-        "is_usual_reading": reading in (None, Reading.of(rule)),
+        "is_usual_reading": reading in (None, usual),
         "notes": notes,
         "faults": found.faults,
         "counts": {kind: found.counts[kind] for kind in KINDS if found.counts[kind]},

@@ -1,6 +1,6 @@
 """Laws that every schedule keeps, judged from the tables of a run alone, by slow and obvious rules."""
 
 from mlsim.verify.laws import judge
-from mlsim.verify.promises import Breach, Verdict
+from mlsim.verify.run_schedule import Breach, Verdict
 
 __all__ = ["Breach", "Verdict", "judge"]

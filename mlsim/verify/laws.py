@@ -1,5 +1,6 @@
-"""Laws that every schedule keeps: capacity, power cap, outages."""
+"""Laws that every schedule keeps: capacity, power cap, outages, promises of backfilling."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -7,11 +8,13 @@ import numpy as np
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record import OutageKind, Records
-from mlsim.scenario import Scenario, amount_types
+from mlsim.scenario import Policy, Scenario, amount_types
 from mlsim.scenario.resources_section import MEMORY, megabytes
-from mlsim.scenario.words import TieOrder
-from mlsim.verify import promises
-from mlsim.verify.promises import Breach, Schedule, Verdict, not_judged
+from mlsim.scenario.words import Compression, Dispatcher, EasyRule, TieOrder
+from mlsim.verify import run_schedule
+from mlsim.verify.plain_schedules import BEGIN, END, INSTANT, RANKED, WARNING, moments_of
+from mlsim.verify.rule_walk import Reading, Rule, judge_rule
+from mlsim.verify.run_schedule import Breach, Schedule, Verdict, not_judged, obstacles, schedule_of_run
 
 
 def judge_drains(run: Schedule) -> Verdict:
@@ -76,22 +79,6 @@ def judge_failures(run: Schedule) -> Verdict:
     return Verdict.of("failures", f"{len(failed)} failures, {len(stays.job)} stays", breaches)
 
 
-END: Final = 0  # A stay is over
-INSTANT: Final = 1  # A stay of no length: it has to fit beside those that go on, and holds nothing afterwards
-BEGIN: Final = 2  # A stay begins
-
-
-def moments_of(start: Floats, end: Floats) -> tuple[Ints, Ints]:
-    """Return the ends and starts of stays in order of time, ends before starts: row and kind of each."""
-    instant = end <= start
-    rows = np.arange(len(start))
-    row = np.concatenate([rows[~instant], rows[instant], rows[~instant]])
-    kind = np.repeat([END, INSTANT, BEGIN], [(~instant).sum(), instant.sum(), (~instant).sum()])
-    time = np.where(kind == END, end[row], start[row])
-    order = np.lexsort((row, kind, time))
-    return row[order], kind[order]
-
-
 @kernel
 def _walk_nodes(
     row: Ints, kind: Ints, node: Ints, count: Ints, asked: Ints, capacity: Ints, found: Ints
@@ -132,7 +119,7 @@ def judge_nodes(run: Schedule) -> Verdict:
         breach = Breach(int(jobs.job_id[stays.job[first]]), float(stays.start[first]), text)
         return Verdict.of("capacity", f"{len(stays.job)} stays", [breach], int(outside.sum()))
     names, capacity, asked = _resources(run)
-    found = np.empty((promises.MOST_NAMED, 4), np.int64)
+    found = np.empty((run_schedule.MOST_NAMED, 4), np.int64)
     row, kind = moments_of(stays.start, stays.end)
     count = _walk_nodes(row, kind, stays.node, stays.count, asked, capacity, found)
     breaches = [
@@ -142,7 +129,7 @@ def judge_nodes(run: Schedule) -> Verdict:
             f"node {place} ({run.records.nodes.name[place]}) holds {held} {names[r]} with it, and has "
             f"{capacity[place, r]}",
         )
-        for stay, place, r, held in found[: min(count, promises.MOST_NAMED)].tolist()
+        for stay, place, r, held in found[: min(count, run_schedule.MOST_NAMED)].tolist()
     ]
     what = f"{len(stays.job)} stays, {', '.join(names)} of {run.n_nodes} nodes"
     return Verdict.of("capacity", what, breaches, count)
@@ -286,19 +273,58 @@ def judge_cap(run: Schedule) -> Verdict:
 PROMISES: Final = ("easy", "conservative")  # that can be asked for whatever dispatcher made a schedule
 
 
-def judge(records: Records, scenario: Scenario, promise: str | None = None) -> tuple[Verdict, ...]:
-    """Judge a run by every law; ``promise`` (of :data:`PROMISES`) is judged whatever the dispatcher."""
-    run = Schedule(records, scenario)
+_EVENTS: Final = {TieOrder.PER_EVENT: "submissions first", TieOrder.ENDS_FIRST: "ends first"}
+
+
+def rule_of(run: Schedule, name: str) -> tuple[Rule, Reading]:
+    """Return a rule of scheduling with the order, reservations and intervals of a run, and its reading."""
+    batch = run.scenario.batch
+    rule = Rule(
+        name,
+        batch.ordering if batch.ordering in RANKED else Policy.FCFS,
+        batch.reservations,
+        deadline_factor=batch.deadline_factor,
+        interval=batch.pass_interval,
+        backfill_interval=batch.backfill_interval,
+        fills=batch.easy is EasyRule.STANDARD and batch.compression is Compression.FIXPOINT,
+    )
+    reading = replace(Reading.of(rule), events=_EVENTS.get(batch.ties, "together"))
+    if name == "conservative" and batch.compression is Compression.ONE_ROUND:
+        reading = replace(reading, reservations="once")
+    return rule, reading
+
+
+def judge_promise(run: Schedule, promise: str, asked: bool) -> Verdict:
+    """Judge that each start keeps the reservations that a rule of backfilling makes."""
+    law, batch = f"{'EASY' if promise == 'easy' else promise}'s promise", run.scenario.batch
+    if not asked and not (batch.dispatcher == Dispatcher.QUEUE and batch.backfill.value == promise):
+        return not_judged(law, f"backfill is not {promise}")
+    if reason := next(obstacles(run, promise), ""):
+        return not_judged(law, reason)
+    rule, reading = rule_of(run, promise)
+    found, _ = judge_rule(schedule_of_run(run), rule, run_schedule.MOST_NAMED, reading)
+    breaches = [
+        Breach(int(one.jobs[0]), one.time, one.text.removeprefix(f"job {one.jobs[0]} "))
+        for one in found.described
+        if one.kind != WARNING
+    ]
+    return Verdict.of(law, f"{int(run.ran.sum())} starts", breaches, found.faults)
+
+
+def judge_laws(run: Schedule) -> tuple[Verdict, ...]:
+    """Judge a run by the laws that hold for every dispatcher."""
     laws = [
-        promises.judge_arrivals,
-        promises.judge_walltimes,
-        promises.judge_stays,
+        run_schedule.judge_arrivals,
+        run_schedule.judge_walltimes,
+        run_schedule.judge_stays,
         judge_nodes,
         judge_shared,
     ]
     laws += [judge_drains, judge_failures] + ([judge_cap] if run.is_on_machine else [])
-    return (
-        *(law(run) for law in laws),
-        promises.judge_easy(run, promise == "easy"),
-        promises.judge_conservative(run, promise == "conservative"),
-    )
+    return tuple(law(run) for law in laws)
+
+
+def judge(records: Records, scenario: Scenario, promise: str | None = None) -> tuple[Verdict, ...]:
+    """Judge a run by every law; ``promise`` (of :data:`PROMISES`) is judged whatever the dispatcher."""
+    run = Schedule(records, scenario)
+    return (*judge_laws(run), *(judge_promise(run, each, each == promise) for each in PROMISES))

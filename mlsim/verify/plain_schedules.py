@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints, Mask
-from mlsim.verify.laws import END, INSTANT, moments_of
+from mlsim.scenario import Policy
 
 SLACK: Final = 1e-6  # Seconds by which times may differ and count as equal: files round them
 WARNING: Final = "idle"
@@ -99,8 +99,14 @@ class PlainSchedule:
     """Units of the machine."""
     place: Ints
     """Place of each job in the file; rows are in order of submission, then number."""
+    processors: Ints | None = None
+    """What policies count of each job; None: its units."""
     stays: tuple[Ints, Ints] | None = None
     """Rows of jobs and a node that each holds."""
+    shares: Ints | None = None
+    """What it holds of each machine-wide amount; shape (jobs, amounts)."""
+    shared: Mapping[str, int] = field(default_factory=dict)
+    """These amounts, by name."""
     nodes: Sequence[str] = ()
     """Names of the nodes."""
     node_share: Floats | None = None
@@ -112,6 +118,39 @@ class PlainSchedule:
     def ran(self) -> Mask:
         """Whether each job started and ended."""
         return np.isfinite(self.start) & np.isfinite(self.end)
+
+    @property
+    def amounts(self) -> Ints:
+        """Limited amounts held by each job, units first; shape (jobs, amounts)."""
+        shares = np.empty((len(self.job), 0), np.int64) if self.shares is None else self.shares
+        return np.column_stack([self.units, shares]).astype(np.int64)
+
+
+END: Final = 0  # A stay is over
+INSTANT: Final = 1  # A stay of no length: it has to fit beside those that go on, and holds nothing afterwards
+BEGIN: Final = 2  # A stay begins
+
+
+def moments_of(start: Floats, end: Floats) -> tuple[Ints, Ints]:
+    """Return the ends and starts of stays in order of time, ends before starts: row and kind of each."""
+    instant = end <= start
+    rows = np.arange(len(start))
+    row = np.concatenate([rows[~instant], rows[instant], rows[~instant]])
+    kind = np.repeat([END, INSTANT, BEGIN], [(~instant).sum(), instant.sum(), (~instant).sum()])
+    time = np.where(kind == END, end[row], start[row])
+    order = np.lexsort((row, kind, time))
+    return row[order], kind[order]
+
+
+_REVERSED = {"LCFS": "FCFS", "LPF": "SPF", "LQF": "SQF", "LAF": "SAF", "LRF": "SRF"}
+RANKED = tuple(map(Policy, (*_REVERSED, *_REVERSED.values(), "EDF")))
+"""Policies whose keys depend on a job's arrival, estimate and processors alone."""
+
+
+def policy_keys(policy: Policy, r: Floats, p: Floats, q: Floats, deadline_factor: float) -> Floats:
+    """Return the keys of jobs, of which the smallest is first, by arrival, estimate and processors."""
+    keys = {"FCFS": r, "SPF": p, "SQF": q, "SAF": p * q, "SRF": p / q, "EDF": r + deadline_factor * p}
+    return keys[policy.value] if policy.value in keys else -keys[_REVERSED[policy.value]]
 
 
 def seconds(time: float) -> str:

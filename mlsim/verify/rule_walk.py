@@ -12,15 +12,23 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from operator import add, le, sub
 from typing import Final
 
 import numpy as np
 
-from mlsim._jit import kernel
-from mlsim._runtime.arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.scenario import Policy
-from mlsim.verify.plain_schedules import SLACK, WARNING, Findings, PlainSchedule, seconds, snapped
-from mlsim.verify.promises import policy_keys
+from mlsim.verify.free_amounts import Profile, plan
+from mlsim.verify.plain_schedules import (
+    SLACK,
+    WARNING,
+    Findings,
+    PlainSchedule,
+    policy_keys,
+    seconds,
+    snapped,
+)
 
 ALL: Final = 1 << 60  # Reservations of conservative backfilling
 _ROUNDS: Final = {"settled": -1, "once": 1, "kept": 0}
@@ -35,6 +43,9 @@ class Rule:
     reservations: int = 1  # Of EASY
     delay: float = 0.0  # Seconds by which a start may come late, as of a scheduler that acts at intervals
     deadline_factor: float = 1.0
+    interval: float = 0.0  # Passes are at multiples of this time; 0: whenever something happens
+    backfill_interval: float = 0.0  # Passes at other times than its multiples start jobs in order; 0: none
+    fills: bool = True  # Whether jobs that could start and do not are worth a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,123 +83,6 @@ class Reading:
         return ", ".join(f"{each.name}: {getattr(self, each.name)}" for each in fields(self))
 
 
-# The free units over time: from times[k] on, free[k] units; steps 0 to n - 1. times[0] is now.
-
-
-@kernel
-def _blocked_at(times: Floats, free: Ints, n: int, k: int, length: float, units: int) -> int:
-    """Return the first step with too few units for a stay from step ``k`` on; -1 if there is none."""
-    here, end = k, times[k] + length - 1e-6
-    while here < n and (here == k or times[here] < end):
-        if free[here] < units:
-            return here
-        here += 1
-    return -1
-
-
-@kernel
-def _first_place(times: Floats, free: Ints, n: int, length: float, units: int) -> float:
-    """Return the first time from which so many units are free for so long."""
-    k = 0
-    while k < n:
-        blocked = _blocked_at(times, free, n, k, length, units)
-        if blocked < 0:
-            break
-        k = blocked + 1
-    return times[k] if k < n else np.inf
-
-
-@kernel
-def _that_fit(times: Floats, free: Ints, n: int, length: Floats, units: Ints) -> Mask:
-    """Return which of some jobs fit from now on."""
-    fits = np.zeros(len(length), np.bool_)
-    for job in range(len(length)):
-        fits[job] = _blocked_at(times, free, n, 0, length[job], units[job]) < 0
-    return fits
-
-
-@kernel
-def _add(times: Floats, free: Ints, n: int, begin: float, length: float, units: int) -> int:
-    """Reserve units from a time on for a length; return the number of steps. Equal steps become one."""
-    end = max(begin + length, np.nextafter(begin, np.inf))
-    for moment in (begin, end):
-        here = n
-        while here > 0 and times[here - 1] > moment:
-            here -= 1
-        if here > 0 and times[here - 1] < moment < np.inf:
-            for other in range(n, here, -1):
-                times[other], free[other] = times[other - 1], free[other - 1]
-            times[here], free[here] = moment, free[here - 1]
-            n += 1
-    kept = 0
-    for k in range(n):
-        left = free[k] - units if begin <= times[k] < end else free[k]
-        if kept == 0 or free[kept - 1] != left:
-            times[kept], free[kept] = times[k], left
-            kept += 1
-    return kept
-
-
-@kernel
-def _plan(
-    times: Floats, free: Ints, n: int, reserved: Floats, length: Floats, units: Ints, rounds: int
-) -> int:
-    """Reserve for jobs in their order; return the number of steps, or -1 where reservations do not hold.
-
-    Jobs with a reservation keep it, or move to earlier places for so many rounds (-1: until none moves);
-    the others get the first place beside all.
-    """
-    moved = False
-    for job in range(len(reserved)):
-        if reserved[job] < np.inf:
-            if reserved[job] < times[0]:
-                return -1
-            n, moved = _add(times, free, n, reserved[job], length[job], units[job]), True
-    for k in range(n):
-        if moved and free[k] < 0:
-            return -1
-    while moved and rounds != 0:
-        moved, rounds = False, rounds - 1
-        for job in range(len(reserved)):
-            if reserved[job] < np.inf:
-                n = _add(times, free, n, reserved[job], length[job], -units[job])
-                place = _first_place(times, free, n, length[job], units[job])
-                if place < reserved[job]:
-                    reserved[job], moved = place, True
-                n = _add(times, free, n, reserved[job], length[job], units[job])
-    for job in range(len(reserved)):
-        if reserved[job] == np.inf:
-            reserved[job] = _first_place(times, free, n, length[job], units[job])
-            if reserved[job] < np.inf:
-                n = _add(times, free, n, reserved[job], length[job], units[job])
-    return n
-
-
-class Profile:
-    """Free units from now on."""
-
-    def __init__(self, now: float, free: int, ends: list[float], units: list[int], room: int) -> None:
-        """Begin with the running jobs, in the order of their expected ends; ``room``: jobs to come."""
-        times, levels = np.array([now, *ends]), np.cumsum(np.array([free, *units], np.int64))
-        last = np.append(times[1:] > times[:-1], True)  # of equal times
-        self.n = n = int(last.sum())
-        self.times, self.free = np.empty(n + 2 * room + 4), np.empty(n + 2 * room + 4, np.int64)
-        self.times[:n], self.free[:n] = times[last], levels[last]
-
-    def first(self, length: float, units: int) -> float:
-        """Return the first time from which so many units are free for so long."""
-        return float(_first_place(self.times, self.free, self.n, length, units))
-
-    def add(self, begin: float, length: float, units: int) -> None:
-        """Reserve units from a time on for a length; negative units are released."""
-        if begin < np.inf:
-            self.n = _add(self.times, self.free, self.n, begin, length, units)
-
-    def that_fit(self, length: Floats, units: Ints) -> Mask:
-        """Return which of some jobs fit from now on."""
-        return _that_fit(self.times, self.free, self.n, length, units)
-
-
 class RuleWalk:
     """One walk through a schedule. Jobs are known by their place in the order of the queue."""
 
@@ -201,10 +95,16 @@ class RuleWalk:
         self.names = [schedule.job[row] for row in queued.tolist()]
         self.arrival, self.start, self.end = arrival[queued], start[queued], end[queued]
         self.arrival = np.fmin(self.arrival, self.start)  # one that starts too early is blamed for that alone
-        self.units, self.estimate = schedule.units[queued], schedule.estimate[queued]
+        self.amounts, self.estimate = schedule.amounts[queued], schedule.estimate[queued]
+        self.units, self.needs = self.amounts[:, 0], self.amounts.tolist()
+        self.shared = list(schedule.shared)
         expected = self.start + self.estimate
         self.expected = np.where(np.abs(expected - self.end) <= SLACK, self.end, expected)
-        self.free, self.now = schedule.capacity, -np.inf
+        if rule.interval:  # what happens in between is seen at the next pass
+            self.arrival, self.end = (
+                np.ceil(times / rule.interval) * rule.interval for times in (self.arrival, self.end)
+            )
+        self.free, self.now = [schedule.capacity, *schedule.shared.values()], -np.inf
         self.waiting = array("q")  # in the order of the queue
         self.running: list[tuple[float, int]] = []  # expected end, job
         self.reserved = np.full(len(queued), np.inf)
@@ -263,13 +163,13 @@ class RuleWalk:
             self.early = True
             return
         del self.running[bisect_left(self.running, (self.expected[job], job))]
-        self.free += int(self.units[job])
+        self.free = list(map(add, self.free, self.needs[job]))
         self.early |= self.expected[job] != self.now
 
     def _begin(self, job: int) -> None:
         del self.waiting[bisect_left(self.waiting, job)]
         self.starts.discard(job)
-        self.free -= int(self.units[job])
+        self.free = list(map(sub, self.free, self.needs[job]))
         insort(self.running, (float(self.expected[job]), job))
         self.early |= self.reserved[job] > self.now + SLACK
         self.reserved[job] = np.inf
@@ -301,7 +201,7 @@ class RuleWalk:
             self._start_beside_new_reservations()
 
     def _has_room(self, job: int) -> bool:
-        return bool(self.units[job] <= self.free)
+        return all(map(le, self.needs[job], self.free))
 
     def _length(self, job: int) -> float:
         return float(self.estimate[job])
@@ -317,24 +217,24 @@ class RuleWalk:
             else:
                 ends.append(self.now + 1.0 if self.reading.overdue == "soon" else np.inf)
         order = sorted(range(len(ends)), key=ends.__getitem__)
-        units = [int(self.units[self.running[k][1]]) for k in order]
-        return Profile(self.now, self.free, [ends[k] for k in order], units, len(self.waiting) + 8)
+        held = self.amounts[[self.running[k][1] for k in order]]
+        return Profile(self.now, self.free, [ends[k] for k in order], held, len(self.waiting) + 8)
 
     def _fits_beside(self, job: int) -> bool:
         """Whether a job can start now beside the reservations of others."""
-        profile, units, length = self.profile, int(self.units[job]), self._length(job)
+        profile, need, length = self.profile, self.amounts[job], self._length(job)
         if profile is None or not self._has_room(job):
             return profile is None
-        profile.add(float(self.reserved[job]), length, -units)
-        fits = profile.first(length, units) == self.now
-        profile.add(float(self.reserved[job]), length, units)
+        profile.add(float(self.reserved[job]), length, need, -1)
+        fits = profile.first(length, need) == self.now
+        profile.add(float(self.reserved[job]), length, need)
         return fits
 
     def _occupy(self, job: int) -> None:
         """Start a job: its stay replaces its reservation."""
         if self.profile is not None:
-            self.profile.add(float(self.reserved[job]), self._length(job), -int(self.units[job]))
-            self.profile.add(self.now, self._length(job), int(self.units[job]))
+            self.profile.add(float(self.reserved[job]), self._length(job), self.amounts[job], -1)
+            self.profile.add(self.now, self._length(job), self.amounts[job])
         self._begin(job)
 
     def _start_beside_new_reservations(self) -> None:
@@ -346,8 +246,8 @@ class RuleWalk:
             if job in self.starts and self._fits_beside(job):
                 self._occupy(job)
             elif len(self.holders) < self.most:
-                self.reserved[job] = place = profile.first(self._length(job), int(self.units[job]))
-                profile.add(place, self._length(job), int(self.units[job]))
+                self.reserved[job] = place = profile.first(self._length(job), self.amounts[job])
+                profile.add(place, self._length(job), self.amounts[job])
                 self.holders.append(job)
             elif not self.starts:
                 break
@@ -361,12 +261,12 @@ class RuleWalk:
         planned = np.array(self.waiting[: self.most], np.int64)
         rounds = _ROUNDS[self.reading.reservations] if self.early else 0
         reserved = self.reserved[planned]
-        columns = (self.estimate[planned], self.units[planned])
+        columns = (self.estimate[planned], self.amounts[planned])
         profile = self._running_profile()
-        n = _plan(profile.times, profile.free, profile.n, reserved, *columns, rounds)
+        n = plan(profile.times, profile.free, profile.n, reserved, *columns, rounds)
         if n < 0:  # a job outlived its estimate, or one was blamed
             profile, reserved[:] = self._running_profile(), np.inf
-            n = _plan(profile.times, profile.free, profile.n, reserved, *columns, 0)
+            n = plan(profile.times, profile.free, profile.n, reserved, *columns, 0)
         profile.n, self.reserved[planned], self.early = n, reserved, False
         self.profile = profile
         for job in [job for job in self.waiting if job in self.starts] if self.starts else []:
@@ -404,7 +304,7 @@ class RuleWalk:
         """Blame a job for the first reservation that does not hold beside it."""
         profile, rule = self.profile or self._running_profile(), self.rule
         kind = "promise" if rule.name == "conservative" else "reservation"
-        own, units, length = float(self.reserved[job]), int(self.units[job]), self._length(job)
+        own, need, length = float(self.reserved[job]), self.amounts[job], self._length(job)
         if self._is_too_early(job):
             words = "{} starts at {}, and its reservation is at {} ({})"
             self.found.add("order", [self.names[job]], self.now, words, own, rule.name)
@@ -412,42 +312,47 @@ class RuleWalk:
         if not self.found.wants(kind) and not rule.delay:
             self.found.add(kind, [self.names[job]], self.now, "")
             return
-        profile.add(own, length, -units)
-        profile.add(self.now, length, units)
+        profile.add(own, length, need, -1)
+        profile.add(self.now, length, need)
         for other in self.waiting if self.most == ALL else self.holders:
-            promised, wide = float(self.reserved[other]), int(self.units[other])
+            promised, wide = float(self.reserved[other]), self.amounts[other]
             if other == job or other in self.starts or promised == np.inf:
                 continue
-            profile.add(promised, self._length(other), -wide)
+            profile.add(promised, self._length(other), wide, -1)
             place = profile.first(self._length(other), wide)
             profile.add(promised, self._length(other), wide)
             if place > promised + max(rule.delay, SLACK):
                 words = (
-                    "{} starts at {} on {} units, expected until {}, and delays job {}, which needs {} units "
-                    "and has a reservation at {}: it would start at {} ({})"
+                    "{} starts at {} on {}, expected until {}, and delays job {}, which needs {} and has a "
+                    "reservation at {}: it would start at {} ({})"
                 )
-                parts = (units, self.now + length, self.names[other], wide, promised, place, rule.name)
+                parts = (
+                    *(self._in_words(self.needs[job]), self.now + length, self.names[other]),
+                    *(self._in_words(self.needs[other]), promised, place, rule.name),
+                )
                 self.found.add(kind, (self.names[job], self.names[other]), self.now, words, *parts)
                 break
-        profile.add(self.now, length, -units)
-        profile.add(own, length, units)
+        profile.add(self.now, length, need, -1)
+        profile.add(own, length, need)
 
     def _blame_waits(self) -> None:
         """Blame jobs that could start now and do not."""
-        if not self.waiting or self.free <= 0:
+        if not self.waiting or self.free[0] <= 0:
             return
         head, name = self.waiting[0], self.rule.name
         if name in ("fcfs", "easy") and self._has_room(head) and self._waits_on(head):
             self._add_late(head, "late")
-        if name == "fcfs":
+        between = self.rule.backfill_interval and self.now % self.rule.backfill_interval
+        if name == "fcfs" or between:
             return
         waiting = np.frombuffer(self.waiting, np.int64)
-        rest = waiting[self.units[waiting] <= self.free]
+        rest = waiting[self.units[waiting] <= self.free[0]]
         del waiting  # a view, while which lives the queue cannot change
+        rest = rest[(self.amounts[rest] <= self.free).all(axis=1)]
         if len(rest) and self.profile is None and name != "none":
             self._start_beside_new_reservations()
         if len(rest) and self.profile is not None:
-            fits = self.profile.that_fit(self.estimate[rest], self.units[rest])
+            fits = self.profile.that_fit(self.estimate[rest], self.amounts[rest])
             rest = rest[fits | np.isfinite(self.reserved[rest])]
         # Where reservations follow each early end, a job that could start has one that is due.
         moves = name == "conservative" and self.reading.reservations in ("settled", "anew")
@@ -456,12 +361,16 @@ class RuleWalk:
                 continue
             if name == "conservative" and self.reserved[job] <= self.now + SLACK:
                 self._add_late(job, "promise")
-            elif not moves and job not in self.warned and self._fits_beside(job):
+            elif self.rule.fills and not moves and job not in self.warned and self._fits_beside(job):
                 self._add_late(job, WARNING)
 
     def _waits_on(self, job: int) -> bool:
         late = np.isnan(self.start[job]) or self.start[job] - self.now > self.rule.delay
         return bool(late) and job not in self.late
+
+    def _in_words(self, needs: list[int]) -> str:
+        shared = zip(needs[1:], self.shared, strict=True)
+        return " and ".join([f"{needs[0]} units", *(f"{amount} {name}" for amount, name in shared)])
 
     def _add_late(self, job: int, kind: str) -> None:
         (self.warned if kind == WARNING else self.late).add(job)
@@ -470,8 +379,9 @@ class RuleWalk:
             "promise": f"has a reservation at {seconds(self.reserved[job])}",
             WARNING: "would delay no reservation",
         }[kind]
-        parts = (self.units[job], self.free, words, self._starts_at(job), self.rule.name)
-        text = "{0} could start at {1}: it needs {2} units, {3} are free, and it {4}; it starts {5} ({6})"
+        needs, free = self._in_words(self.needs[job]), " and ".join(map(str, self.free))
+        parts = (needs, free, words, self._starts_at(job), self.rule.name)
+        text = "{} could start at {}: it needs {}, {} are free, and it {}; it starts {} ({})"
         self.found.add(kind, [self.names[job]], self.now, text, *parts)
 
 
@@ -479,7 +389,8 @@ def queue_order(
     schedule: PlainSchedule, rule: Rule, ties: str, arrival: Floats, start: Floats, rows: Ints
 ) -> Ints:
     """Return the order of the queue over rows of jobs."""
-    processors = schedule.units[rows].astype(np.float64)
+    counted = schedule.units if schedule.processors is None else schedule.processors
+    processors = counted[rows].astype(np.float64)
     key = policy_keys(rule.policy, arrival[rows], schedule.estimate[rows], processors, rule.deadline_factor)
     places = {"number": np.arange(len(rows)), "file": schedule.place[rows], "start": start[rows]}
     return np.lexsort((np.arange(len(rows)), places[ties], key))
@@ -501,10 +412,15 @@ class _Bounded(Findings):
             raise _TooManyError
 
 
-def judge_rule(schedule: PlainSchedule, rule: Rule, limit: int = 20) -> tuple[Findings, Reading]:
-    """Judge a schedule by a rule, in the reading that explains it best: a fault is one in every reading."""
+def judge_rule(
+    schedule: PlainSchedule, rule: Rule, limit: int = 20, reading: Reading | None = None
+) -> tuple[Findings, Reading]:
+    """Judge a schedule by a rule, in the reading that explains it best: a fault is one in every reading.
+
+    ``reading`` is tried first; default: the usual one.
+    """
     best = Findings(limit)
-    reading = Reading.of(rule)
+    reading = reading or Reading.of(rule)
     RuleWalk(schedule, rule, reading, best).walk()
     tried, improved = {reading}, best.faults > 0
     while improved and best.faults:

@@ -1,4 +1,4 @@
-"""Schedules from files: tables with a start and an end per job, logs that record starts, runs of mlsim."""
+"""Schedules from files: tables with a start and an end per job, logs that record starts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from mlsim._files import decode
-from mlsim._runtime.arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.record import JobState
 from mlsim.scenario import Scenario
 from mlsim.scenario.words import Mapping as Units
 from mlsim.scenario.words import WorkloadFormat
 from mlsim.verify.plain_schedules import SLACK, Findings, PlainSchedule
-from mlsim.verify.promises import Schedule
 from mlsim.workload.format_record import STRICT, read_whole
 from mlsim.workload.log_fields import job_names
 from mlsim.workload.log_formats import LogReader, format_of
@@ -232,6 +230,7 @@ def _assembled(
         duration=np.where(at_limit, estimate, run_time)[order],
         capacity=machine.capacity or 0,
         place=order,
+        processors=np.nan_to_num(processors, nan=1.0).astype(np.int64)[order],
         stays=stays,
         nodes=node_names,
         node_share=share,
@@ -311,25 +310,3 @@ def compare_workload(schedule: PlainSchedule, workload: LogBlock, found: Finding
     for row in place.values():
         words = "{}, submitted at {}, is not in the workload"
         found.add("workload", [schedule.job[row]], schedule.submit[row], words)
-
-
-def schedule_of_run(run: Schedule) -> PlainSchedule:
-    """Return the schedule of a run: whole nodes, or cores where nodes are shared."""
-    jobs = run.records.jobs
-    end = np.where(run.ran, jobs.end_time, np.nan)
-    if jobs.withdraw_time is not None:
-        end = np.where(run.ran, end, jobs.withdraw_time)
-    completed: Mask = run.ran & (jobs.state == JobState.COMPLETED)
-    is_rigid = not len(run.records.loops.job) and not len(run.records.attempts.job)
-    return PlainSchedule(
-        job=[str(job) for job in jobs.job_id.tolist()],
-        submit=jobs.submit_time,
-        arrival=run.arrival,
-        start=np.where(run.ran, jobs.start_time, np.nan),
-        end=end,
-        units=run.units,
-        estimate=jobs.prediction,
-        duration=np.where(completed & is_rigid, jobs.log_run_time, np.nan),
-        capacity=run.n_nodes if run.is_exclusive else int(run.records.nodes.cores.sum()),
-        place=np.arange(run.n_jobs),
-    )

@@ -47,8 +47,8 @@ def test_a_dispatcher_of_ones_own_is_judged_by_the_promise_that_it_makes(mlsim, 
     assert "EASY's promise: not judged: backfill is not easy" in good.out
     bad = mlsim("check", "own", "--laws", "--promise", "easy")
     assert bad.code == 2
-    assert "  EASY's promise: BROKEN, 1 breaches; 1 heads of the queue" in bad.out
-    assert "    job 2 at 92 s: starts after its reservation: it asks for 4 nodes" in bad.out
+    assert "  EASY's promise: BROKEN, 1 breaches; 3 starts" in bad.out
+    assert "    job 3 at 2 s: starts at 2 s on 1 units, expected until 92 s, and delays job 2" in bad.out
     assert "own: 1 law is broken" in bad.err
 
 

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 import mlsim
 from mlsim.scenario import Policy
 from mlsim.verify.plain_schedules import WARNING, Findings, PlainSchedule, judge_plain
-from mlsim.verify.promises import Schedule, obstacles
 from mlsim.verify.rule_walk import Reading, Rule, judge_rule
-from mlsim.verify.schedule_files import schedule_of_run
+from mlsim.verify.run_schedule import Schedule, obstacles, schedule_of_run
 from tests.effort import examples
 
 Row = tuple[float, float | None, float | None, int, float]
@@ -107,7 +106,7 @@ def run_of(rows: list[tuple[int, int, int, int]], keys: dict[str, Any], units: i
 def test_what_mlsim_schedules_is_right(case, seed: int) -> None:
     rows, keys, rule, reservations, units = case
     run = run_of(rows, keys, units, seed)
-    assume(not any(obstacles(Schedule(run.records, run.scenario))))
+    assume(not any(obstacles(Schedule(run.records, run.scenario), rule)))
     schedule = schedule_of_run(Schedule(run.records, run.scenario))
     more = {"policy": Policy(keys["batch.policy"]), "reservations": reservations}
     found, reading = judged(schedule, rule, **more)
@@ -204,6 +203,73 @@ def test_a_scheduler_that_acts_at_intervals_is_late() -> None:
     assert only(plain(rows), "easy")[:3] == ("late", 10.0, ("2",))
     assert not judged(plain(rows), "easy", delay=30.0)[0].counts
     assert not judged(plain(rows), "conservative", delay=30.0)[0].counts
+
+
+def test_machine_wide_amounts_are_reserved_too() -> None:
+    """Job 2 waits for a licence that job 1 holds until 10 s; job 3 would take it, and job 4 needs none."""
+    rows: list[Row] = [(0, 0, 10, 1, 10), (1, 10, 20, 1, 10), (2, 20, 40, 1, 20), (3, 3, 43, 1, 40)]
+    licences = {"shares": np.array([[1], [1], [1], [0]]), "shared": {"licence": 1}}
+    for rule in ("easy", "conservative"):
+        assert not judged(plain(rows, **licences), rule)[0].counts, rule
+        assert judged(plain(rows), rule)[0].counts, rule
+    rows = [(0, 0, 10, 1, 10), (1, 20, 30, 1, 10), (2, 2, 12, 1, 10)]
+    licences = {"shares": np.array([[1], [2], [1]]), "shared": {"licence": 2}}
+    words = (
+        "job 3 starts at 2 s on 1 units and 1 licence, expected until 12 s, and delays job 2, which needs "
+    )
+    words += "1 units and 2 licence and has a reservation at 10 s: it would start at 12 s (easy)"
+    found, _ = judged(plain(rows, **licences), "easy")
+    assert [one.text for one in found.described if one.kind == "reservation"] == [words]
+
+
+def test_passes_at_intervals_see_what_happened_since() -> None:
+    """Job 1 ends at 13 s; at the pass at 20 s job 3, the shorter one, has come, and goes first."""
+    rows: list[Row] = [(0, 0, 13, 4, 20), (1, 30, 40, 4, 10), (15, 20, 25, 4, 5)]
+    shortest = {"policy": Policy.SPF}
+    for rule in ("fcfs", "easy"):
+        assert not judged(plain(rows), rule, **shortest, interval=10.0)[0].counts, rule
+        assert judged(plain(rows), rule, **shortest)[0].faults, rule
+
+
+def test_a_job_without_length_needs_room() -> None:
+    rows: list[Row] = [(0, 0, 10, 4, 10), (5, 5, 5, 1, 1)]
+    assert only(plain(rows), "none")[:3] == ("capacity", 5.0, ("2",))
+
+
+def test_a_fault_is_told_in_the_usual_reading() -> None:
+    """No reading explains two jobs that overtake: the usual one is kept."""
+    rows: list[Row] = [(0, 0, 10, 3, 10), (1, 30, 40, 4, 10), (2, 2, 30, 1, 28), (3, 40, 45, 4, 5)]
+    found, reading = judged(plain(rows), "fcfs")
+    assert (found.faults, reading) == (1, Reading())
+
+
+def test_a_withdrawn_job_of_a_run_had_its_reservation() -> None:
+    rows = [(0, 50, 50, 3), (1, -1, 10, 4), (2, 40, 80, 1)]
+    columns = ("submit_time", "run_time", "walltime", "processors")
+    jobs = {name: [row[k] for row in rows] for k, name in enumerate(columns)}
+    jobs |= {"job_id": [1, 2, 3], "withdraw_time": [-1, 20, -1]}
+    nodes = [{"name": "n", "count": 4, "cores": 2}]
+    for mapping, each in (("node", 1), ("packed", 2), ("core", 2)):
+        jobs["processors"] = [row[3] * each for row in rows]
+        keys = {"workload.mapping": mapping, "workload.never_ran": "withdraw", "batch.backfill": "easy"}
+        run = mlsim.run({"platform": {"nodes": nodes}}, keys, workload=pl.DataFrame(jobs))
+        assert run.jobs["start_time"].to_list() == [0.0, None, 20.0]
+        schedule = schedule_of_run(Schedule(run.records, run.scenario))
+        for rule in RULES.values():
+            assert not judged(schedule, rule)[0].counts, (mapping, rule)
+
+
+def test_policies_count_processors_where_units_are_nodes() -> None:
+    """By area, job 2 (3 processors) goes before job 3 (4), and both need two nodes."""
+    rows = [(0, 10, 10, 4), (1, 10, 10, 3), (2, 8, 8, 4)]
+    jobs = {name: [row[k] for row in rows] for k, name in enumerate(("submit_time", "run_time", "walltime"))}
+    jobs |= {"job_id": [1, 2, 3], "processors": [row[3] for row in rows]}
+    nodes = {"platform": {"nodes": [{"name": "n", "count": 2, "cores": 2}]}}
+    keys = {"workload.mapping": "packed", "batch.policy": "SAF", "batch.backfill": "easy"}
+    run = mlsim.run(nodes, keys, workload=pl.DataFrame(jobs))
+    assert run.jobs["start_time"].to_list() == [0.0, 10.0, 20.0]
+    schedule = schedule_of_run(Schedule(run.records, run.scenario))
+    assert not judged(schedule, "easy", policy=Policy.SAF)[0].counts
 
 
 # Planted faults, one of each kind
