@@ -8,7 +8,7 @@ from typing import IO
 
 from mlsim._files import decode
 from mlsim.errors import InputError
-from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, new_file, read_whole
+from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, new_file, quoted_rows, read_whole
 from mlsim.workload.log_fields import SCHEDULED, SURE_DIGITS, Field, Header, check_distinct, number_words
 from mlsim.workload.workload_dependencies import DEPENDENCIES
 from mlsim.workload.workload_jobs import JobBlock, LogBlock, NamedColumns, is_request, named_columns
@@ -28,8 +28,6 @@ def read_csv(path: str | Path, options: Reading = STRICT) -> WholeLog:
         cells = pl.read_csv(
             io.BytesIO(text.encode()), has_header=False, new_columns=names, infer_schema=False
         ).select(pl.all().str.strip_chars())
-    if cells.height != len(lines):
-        raise InputError(f"{path}: cannot be read as CSV; is a quote opened and never closed?")
     further = [n for n in names if n not in KNOWN and n != DEPENDENCIES and not is_request(n)]
 
     def locate(name: str, row: int) -> str:
@@ -60,10 +58,8 @@ def _records(path: Path, text: str, lenient: bool) -> tuple[list[str], str, list
     lines: list[int] = []
     kept, broken = io.StringIO(), 0
     write = csv.writer(kept, lineterminator="\n", quoting=csv.QUOTE_ALL).writerow
-    reader = csv.reader(io.StringIO(text, newline=""))
     try:
-        for cells in reader:
-            line = reader.line_num  # on which the record ends
+        for line, cells in quoted_rows(io.StringIO(text, newline="").readlines(), ","):
             if not any(cell.strip() for cell in cells):
                 continue
             if not names:
@@ -77,7 +73,7 @@ def _records(path: Path, text: str, lenient: bool) -> tuple[list[str], str, list
             else:
                 raise InputError(f"{path}:{line}: broken line: {len(cells)} cells; expected {len(names)}")
     except csv.Error as err:
-        raise InputError(f"{path}:{reader.line_num}: cannot be read as CSV: {err}") from err
+        raise InputError(f"{path}: cannot be read as CSV: {err}") from err
     if not lines:
         raise InputError(f"{path}: holds no job")
     return names, kept.getvalue(), lines, broken

@@ -9,6 +9,7 @@ decompress is an error that names the file, so that half a download never passes
 """
 
 import bz2
+import csv
 import gzip
 import lzma
 import math
@@ -259,6 +260,39 @@ class Format:
     def can_be_written(self) -> bool:
         """Whether logs can be converted to it."""
         return self.numbered or self.writer is not None
+
+
+class _NeverClosedError(Exception):
+    """A quote is open at the end of its line, and the next line is a row of its own."""
+
+
+def quoted_rows(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
+    """Return rows of cells with quotes, and the line on which each ends, from 1.
+
+    Lines have their ends, and the first one has the names. A quoted cell may have several lines. One that would
+    hold a whole row has a quote that is none: that line is read without quotes.
+    """
+    found: list[tuple[int, list[str]]] = []
+    width = first = 0  # the row that is being read begins at the line `first`
+
+    def fed(start: int) -> Iterator[str]:
+        for k in range(start, len(lines)):
+            if k > first and lines[k].partition('"')[0].count(delimiter) + 1 >= max(width, 2):
+                raise _NeverClosedError
+            yield lines[k]
+
+    while first < len(lines):
+        start = first
+        reader = csv.reader(fed(start), delimiter=delimiter)
+        try:
+            for row in reader:
+                first = start + reader.line_num
+                width = width or len(row)
+                found.append((first, row))
+        except _NeverClosedError:
+            found.append((first + 1, lines[first].rstrip("\r\n").split(delimiter)))
+            first += 1
+    return found
 
 
 # Accounting: one record per job, with times in seconds since 1970

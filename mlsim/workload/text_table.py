@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from mlsim.errors import InputError
+from mlsim.workload.format_record import quoted_rows
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.%/-]*")
 _MOST_LINES = 100  # of one row
@@ -62,10 +63,10 @@ def text_table(
         raise InputError(f"{place}: line {start + 1}: no delimiter stands between the names of columns")
     quoted = '"' in text and len(delimiter) == 1 and delimiter != "|"
     try:
-        head = _quoted([lines[start]], delimiter)[0][1] if quoted else lines[start].split(delimiter)
-        rows = _quoted(lines[start + 1 :], delimiter) if quoted else []
+        rows = quoted_rows([f"{line}\n" for line in lines[start:]], delimiter) if quoted else []
     except csv.Error as error:
         raise InputError(f"{place}: cannot be read as text between quotes: {error}") from error
+    head = rows.pop(0)[1] if rows else lines[start].split(delimiter)
     spelled = {name.lower(): name for name in known}
     names = [spelled.get(name.lower(), name) for name in (cell.strip().strip('"') for cell in head)]
     closed = not names[-1]  # each line ends with a delimiter
@@ -75,7 +76,7 @@ def text_table(
     width = len(names) + closed
     strange: list[tuple[int, list[str]]] = []
     if quoted:
-        rows = [(start + 1 + line, row) for line, row in rows]
+        rows = [(start + line, row) for line, row in rows]
         whole = [(line, row) for line, row in rows if len(row) == width]
         strange = [(line, row) for line, row in rows if len(row) != width and any(row)]
         parts = pl.DataFrame(
@@ -105,12 +106,6 @@ def text_table(
     numbers = pl.concat([table.lines, pl.Series([line for line, _ in mended], dtype=pl.Int64)])
     order = numbers.arg_sort()
     return TextTable(pl.concat([table.cells, more])[order], numbers[order], table.broken, table.counts)
-
-
-def _quoted(lines: list[str], delimiter: str) -> list[tuple[int, list[str]]]:
-    """Return rows of cells with quotes, and the line on which each ends."""
-    reader = csv.reader(lines, delimiter=delimiter)
-    return [(reader.line_num, row) for row in reader]
 
 
 @dataclass

@@ -110,3 +110,23 @@ def test_other_encodings_are_told(tmp_path: Path) -> None:
     path.write_bytes(f"{NAMES},user\n1,0,1,1,1,J\xf6rg\n".encode("latin-1"))
     with pytest.raises(InputError, match=r"jobs\.csv:2: is not UTF-8"):
         read_csv(path)
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (('"ada', "bob", "eve"), ['"ada', "bob", "eve"]),  # never closed
+        (('"ada', "bob", 'eve"'), ['"ada', "bob", 'eve"']),  # closed two jobs later
+        (('"a,\nb"', '"say ""hi"""', "eve"), ["a,\nb", 'say "hi"', "eve"]),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_quote_that_is_none_swallows_no_jobs(
+    tmp_path: Path, names: tuple[str, ...], found: list[str], end: str
+) -> None:
+    rows = [f"{job},{job},60,90,4,{name}" for job, name in enumerate(names, 1)]
+    path = tmp_path / "log.csv"
+    path.write_bytes(end.join(["job_id,submit_time,run_time,walltime,processors,user", *rows, ""]).encode())
+    log = read_csv(path)
+    assert log.jobs.job_id.tolist() == [1, 2, 3]
+    assert log.header["user_names"] == found

@@ -78,6 +78,29 @@ def test_names_that_hold_the_delimiter_or_a_newline_are_joined_again(tmp_path, n
     assert joined.split() == name.split()
 
 
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (('"q', "a", "b", "c"), ['"q', "a", "b", "c"]),  # never closed
+        (('"q', "a", 'b"', "c"), ['"q', "a", 'b"', "c"]),  # closed in the name of another job
+        (('"q"', "a", '5" disk', '"x, y"'), ["q", "a", '5" disk', "x, y"]),
+        (('"two\nlines"', "a", "b", "c"), ["two\nlines", "a", "b", "c"]),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_a_quote_that_is_none_swallows_no_jobs(tmp_path, names, found, place):
+    columns = ["JobID", "Submit", "ElapsedRaw", "TimelimitRaw", "ReqCPUS", "State"]
+    columns.insert(place, "JobName")
+    rows = []
+    for job, name in enumerate(names, 1):
+        row = [str(job), str(1000 + job), "60", "9", "4", "COMPLETED"]
+        row.insert(place, name)
+        rows.append(",".join(row))
+    log = read(tmp_path, "\n".join([",".join(columns), *rows]) + "\n")
+    assert log.jobs.job_id.tolist() == [1, 2, 3, 4]
+    assert log.header["executable_names"] == found
+
+
 def test_rows_that_cannot_be_joined_are_broken(tmp_path):
     text = "\n".join([HEAD, ROW, "8|2026", ROW.replace("7|", "9|", 1)])
     with pytest.raises(InputError, match="line 3: 2 cells; the first line names 14 columns"):
