@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
 from mlsim.workload.json_jobs import add_optional, content_of, series_of
 from mlsim.workload.log_fields import SURE_DIGITS, Field, Header, check_distinct
 from mlsim.workload.workload_jobs import LogBlock, NamedColumns, other_directives
-
-if TYPE_CHECKING:
-    pass
 
 _LONG_TIME = re.compile(r'"subtime"\s*:\s*[-+.\deE]{' + str(SURE_DIGITS + 1) + "}")
 _FIELDS = {"subtime": "submit_time", "res": "processors", "walltime": "walltime"}

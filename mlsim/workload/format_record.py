@@ -269,8 +269,8 @@ class _NeverClosedError(Exception):
 def quoted_rows(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
     """Return rows of cells with quotes, and the line on which each ends, from 1.
 
-    Lines have their ends, and the first one has the names. A quoted cell may have several lines. One that would
-    hold a whole row has a quote that is none: that line is read without quotes.
+    Lines have their ends, and the first one has the names. A quoted cell may have several lines. One that
+    would hold a whole row has a quote that is none: that line is read without quotes.
     """
     found: list[tuple[int, list[str]]] = []
     width = first = 0  # the row that is being read begins at the line `first`

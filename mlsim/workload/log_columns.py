@@ -296,12 +296,12 @@ def further_columns(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in read and not workload_jobs.is_request(name)]
 
 
-def log_of_table(place: str, table: pl.DataFrame, options: Reading) -> WholeLog:
+def log_of_table(place: str, table: pl.DataFrame, options: Reading, header: Header | None = None) -> WholeLog:
     """Return the log in a table of CSV's columns, with dates and durations as Polars has them."""
     check_names(place, table.columns)
     if not table.height:
         raise InputError(f"{place}: holds no job")
-    header: Header = {}
+    header = {} if header is None else header
     further = further_columns(table.columns)
     table = in_seconds(table, header)
     return LogTable(place, table, header, options, further=further).log()

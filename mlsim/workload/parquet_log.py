@@ -20,7 +20,7 @@ _HEADER_KEY = "mlsim.header"  # Key of the header, as JSON, in the metadata of a
 def read_parquet(path: str | Path, options: Reading = STRICT) -> WholeLog:
     """Read a Parquet workload, which may be compressed once more as a file."""
     from mlsim._files.parquet import check_apart, read_columns, read_schema
-    from mlsim.workload.log_columns import LogTable, check_names, check_own, further_columns, in_seconds
+    from mlsim.workload.log_columns import check_names, check_own, further_columns, log_of_table
 
     path = Path(path)
     place = place_of(path)
@@ -31,11 +31,7 @@ def read_parquet(path: str | Path, options: Reading = STRICT) -> WholeLog:
     check_names(place, names)
     check_own(place, options.own, further)
     wanted = [name for name in names if name in options.wanted(further) or name not in further]
-    table = read_columns(content, path, wanted)
-    if not table.height:
-        raise InputError(f"{place}: holds no job")
-    header = header_of(content, path)
-    return LogTable(place, in_seconds(table, header), header, options, further=further).log()
+    return log_of_table(place, read_columns(content, path, wanted), options, header_of(content, path))
 
 
 def header_of(content: "Source", path: Path) -> Header:

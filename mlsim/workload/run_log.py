@@ -44,7 +44,7 @@ def jobs_file(path: Path) -> Path:
 def read_run(path: str | Path, options: Reading = STRICT) -> WholeLog:
     """Read the jobs of a workload directory, or those that a run simulated, as they were submitted."""
     from mlsim._files.parquet import check_apart, read_columns, read_schema
-    from mlsim.workload.log_columns import LogTable, check_names, check_own, further_columns, in_seconds
+    from mlsim.workload.log_columns import further_columns, log_of_table
     from mlsim.workload.parquet_log import header_of
 
     directory = expanded(path)
@@ -56,15 +56,9 @@ def read_run(path: str | Path, options: Reading = STRICT) -> WholeLog:
     header = header_of(file, file)
     if _RUN_TIME in table.columns:
         table = _as_submitted(directory, table, header)
-    place = str(file)
-    check_names(place, table.columns)
-    if not table.height:
-        raise InputError(f"{place}: holds no job")
-    further = further_columns(table.columns)
-    check_own(place, options.own, further)
-    if "costs" in options.wanted(further):
+    if "costs" in options.wanted(further_columns(table.columns)):
         table = table.with_columns(costs=_located_costs(file, table["costs"]))
-    return LogTable(place, in_seconds(table, header), header, options, further=further).log()
+    return log_of_table(str(file), table, options, header)
 
 
 def _as_submitted(directory: Path, table: "pl.DataFrame", header: Header) -> "pl.DataFrame":
