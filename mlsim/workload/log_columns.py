@@ -296,15 +296,23 @@ def further_columns(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in read and not workload_jobs.is_request(name)]
 
 
-def log_of_table(place: str, table: pl.DataFrame, options: Reading, header: Header | None = None) -> WholeLog:
-    """Return the log in a table of CSV's columns, with dates and durations as Polars has them."""
+def log_of_table(
+    place: str,
+    table: pl.DataFrame,
+    options: Reading,
+    header: Header | None = None,
+    further: Sequence[str] | None = None,
+) -> WholeLog:
+    """Return the log in a table of CSV's columns, with dates and durations as Polars has them.
+
+    ``further``: columns that mlsim does not read, also those that are not in the table.
+    """
     check_names(place, table.columns)
     if not table.height:
         raise InputError(f"{place}: holds no job")
     header = {} if header is None else header
-    further = further_columns(table.columns)
-    table = in_seconds(table, header)
-    return LogTable(place, table, header, options, further=further).log()
+    further = further_columns(table.columns) if further is None else further
+    return LogTable(place, in_seconds(table, header), header, options, further=further).log()
 
 
 class LogTable:

@@ -31,7 +31,8 @@ def read_parquet(path: str | Path, options: Reading = STRICT) -> WholeLog:
     check_names(place, names)
     check_own(place, options.own, further)
     wanted = [name for name in names if name in options.wanted(further) or name not in further]
-    return log_of_table(place, read_columns(content, path, wanted), options, header_of(content, path))
+    table = read_columns(content, path, wanted)
+    return log_of_table(place, table, options, header_of(content, path), further)
 
 
 def header_of(content: "Source", path: Path) -> Header:
