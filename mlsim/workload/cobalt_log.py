@@ -29,13 +29,13 @@ def read_cobalt(path: str | Path, options: Reading = STRICT) -> WholeLog:
 
     def records() -> Iterator[tuple[int, dict[str, str]]]:
         lines = list(format_record.record_lines(path))
+        rows = format_record.quoted_rows([f"{line}\n" for _, line in lines], ",")
         try:
-            rows = format_record.quoted_rows([f"{line}\n" for _, line in lines], ",")
+            names = [name.strip().upper() for name in next(rows, (0, []))[1]]
+            for line, cells in rows:
+                yield lines[line - 1][0], dict(zip(names, map(str.strip, cells), strict=False))
         except csv.Error as error:
             raise InputError(f"{path}: cannot be read as CSV: {error}") from error
-        names = [name.strip().upper() for _, head in rows[:1] for name in head]
-        for line, cells in rows[1:]:
-            yield lines[line - 1][0], dict(zip(names, map(str.strip, cells), strict=False))
 
     return format_record.read_records(path, records(), _job, options, sources=_SOURCES)
 

@@ -18,15 +18,16 @@ def read_csv(path: str | Path, options: Reading = STRICT) -> WholeLog:
     """Read a CSV workload, compressed or not."""
     import polars as pl
 
+    from mlsim._files.parquet import refusing_damage
     from mlsim.workload.log_columns import KNOWN, LogTable, in_seconds
 
     path = Path(path)
     content = decode(read_whole(path, lines=True), path, "workload")
-    names, rows, lines, broken = _records(path, content, options.lenient)
-    columns = (
-        pl.Series(name, cells, pl.String) for name, cells in zip(names, zip(*rows, strict=True), strict=True)
-    )
-    cells = pl.DataFrame(columns).select(pl.all().str.strip_chars())
+    names, text, lines, broken = _records(path, content, options.lenient)
+    with refusing_damage(f"{path}: cannot be read as CSV"):
+        cells = pl.read_csv(
+            io.BytesIO(text.encode()), has_header=False, new_columns=names, infer_schema=False
+        ).select(pl.all().str.strip_chars())
     further = [n for n in names if n not in KNOWN and n != DEPENDENCIES and not is_request(n)]
 
     def locate(name: str, row: int) -> str:
@@ -49,14 +50,14 @@ def read_csv(path: str | Path, options: Reading = STRICT) -> WholeLog:
     return table.log(broken)
 
 
-def _records(path: Path, text: str, lenient: bool) -> tuple[list[str], list[list[str]], list[int], int]:
-    """Return names, rows without header, blank and broken lines, number of each line, how many are broken."""
+def _records(path: Path, text: str, lenient: bool) -> tuple[list[str], str, list[int], int]:
+    """Return names, text without header, blank and broken lines, number of each line, how many are broken."""
     from mlsim.workload.log_columns import check_names
 
     names: list[str] = []
-    kept: list[list[str]] = []
     lines: list[int] = []
-    broken = 0
+    kept, broken = io.StringIO(), 0
+    write = csv.writer(kept, lineterminator="\n", quoting=csv.QUOTE_ALL).writerow
     try:
         for line, cells in quoted_rows(io.StringIO(text, newline="").readlines(), ","):
             if not any(cell.strip() for cell in cells):
@@ -65,7 +66,7 @@ def _records(path: Path, text: str, lenient: bool) -> tuple[list[str], list[list
                 names = [cell.strip() for cell in cells]
                 check_names(f"{path}:{line}", names)
             elif len(cells) == len(names):
-                kept.append(cells)
+                write(cells)
                 lines.append(line)
             elif lenient:
                 broken += 1
@@ -75,7 +76,7 @@ def _records(path: Path, text: str, lenient: bool) -> tuple[list[str], list[list
         raise InputError(f"{path}: cannot be read as CSV: {err}") from err
     if not lines:
         raise InputError(f"{path}: holds no job")
-    return names, kept, lines, broken
+    return names, kept.getvalue(), lines, broken
 
 
 def write_csv(path: str | Path, jobs: JobBlock | LogBlock, header: Header | None = None) -> None:

@@ -266,13 +266,15 @@ class _NeverClosedError(Exception):
     """A quote is open at the end of its line, and the next line is a row of its own."""
 
 
-def quoted_rows(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
-    """Return rows of cells with quotes, and the line on which each ends, from 1.
+def quoted_rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield rows of cells with quotes, and the line on which each ends, from 1.
 
     Lines have their ends, and the first one has the names. A quoted cell may have several lines. One that
     would hold a whole row has a quote that is none: that line is read without quotes.
     """
-    found: list[tuple[int, list[str]]] = []
+    if not any('"' in line for line in lines):
+        yield from enumerate(csv.reader(lines, delimiter=delimiter), start=1)
+        return
     width = first = 0  # the row that is being read begins at the line `first`
 
     def fed(start: int) -> Iterator[str]:
@@ -288,11 +290,10 @@ def quoted_rows(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[st
             for row in reader:
                 first = start + reader.line_num
                 width = width or len(row)
-                found.append((first, row))
+                yield first, row
         except _NeverClosedError:
-            found.append((first + 1, lines[first].rstrip("\r\n").split(delimiter)))
             first += 1
-    return found
+            yield first, lines[first - 1].rstrip("\r\n").split(delimiter)
 
 
 # Accounting: one record per job, with times in seconds since 1970

@@ -63,7 +63,7 @@ def text_table(
         raise InputError(f"{place}: line {start + 1}: no delimiter stands between the names of columns")
     quoted = '"' in text and len(delimiter) == 1 and delimiter != "|"
     try:
-        rows = quoted_rows([f"{line}\n" for line in lines[start:]], delimiter) if quoted else []
+        rows = list(quoted_rows([f"{line}\n" for line in lines[start:]], delimiter)) if quoted else []
     except csv.Error as error:
         raise InputError(f"{place}: cannot be read as text between quotes: {error}") from error
     head = rows.pop(0)[1] if rows else lines[start].split(delimiter)
