@@ -345,6 +345,7 @@ for command in (
     workload_commands.esp,
     workload_commands.generate,
     workload_commands.fit,
+    workload_commands.combine,
     workload_commands.resample,
     workload_commands.scale,
     workload_commands.eurora,

@@ -12,9 +12,20 @@ from mlsim.cli import command_options as cli
 from mlsim.cli.command_options import Lenient, Log, Options, argument, flag, option, output
 from mlsim.cli.command_output import new_files, working
 from mlsim.errors import InputError
+from mlsim.scenario import field_types
 from mlsim.scenario.simulation_demand import Share, check_memory
 from mlsim.scenario.words import EstimateModel, WorkloadModel
-from mlsim.workload import campaigns, csv_log, derived_logs, esp_workload, job_mix, log_formats, workload_jobs
+from mlsim.workload import (
+    Rates,
+    arriving_workflows,
+    campaigns,
+    csv_log,
+    derived_logs,
+    esp_workload,
+    job_mix,
+    log_formats,
+    workload_jobs,
+)
 from mlsim.workload.generated_jobs import Made
 from mlsim.workload.models.accasim_generator import is_model_file
 
@@ -241,6 +252,46 @@ def resample(options: _ResampleOptions) -> None:
         jobs = _write_made(options.out, made)
     drawn = f"drawn from {made.source_weeks:,} whole weeks by {made.by}"
     print(f"{options.out}: {jobs:,} jobs in {weeks:,} weeks, {drawn}")
+
+
+class _CombineOptions(Options):
+    sources: list[Path] = argument("Workflows, in WfFormat or any other format with dependencies.", "IN...")
+    out: Out
+    at: list[str] | None = option("When a copy arrives; may be repeated.", "TIME")
+    every: str | None = option("Mean time between arrivals, which are drawn (exponential).", "TIME")
+    count: int | None = option("How many arrive, with --every.", "N", min=1, show_default="one of each IN")
+    seed: int = option("Seed of the draws.", default=0, min=0)
+    transfers: str | None = option(
+        "Add the time in which tasks of WfFormat read and write their files.", "BANDWIDTH"
+    )
+
+
+def combine(options: _CombineOptions) -> None:
+    """Write a log of several workflows that arrive at given or drawn times, those of IN in turn.
+
+    Each copy has jobs of its own; the column workflow has the number of the copy and the name.
+
+    mlsim workload combine montage.json blast.json --every 10min --count 40 --seed 1 -o arrivals.csv
+    """
+    if (options.at is None) == (options.every is None) or (options.at and options.count is not None):
+        raise InputError(
+            "give the times of arrival by --at, once for each, or draw them by --every and --count"
+        )
+    if options.every is not None:
+        mean = cli.amount("--every", options.every, field_types.TIME, positive=True)
+        count = options.count or len(options.sources)
+        arrivals = arriving_workflows.drawn_arrivals(count, mean, options.seed).tolist()
+    else:
+        arrivals = [cli.amount("--at", text, field_types.TIME) for text in options.at or ()]
+    rates = None
+    if options.transfers is not None:
+        files = cli.amount("--transfers", options.transfers, field_types.BANDWIDTH, positive=True)
+        rates = Rates(files=files)
+    to = log_formats.check_format(options.out)
+    with new_files([options.out]) as (partial,), working(f"combining {len(arrivals):,} workflows"):
+        jobs = arriving_workflows.write_workflows(options.sources, arrivals, partial, to, rates)
+    last = f"the last one arrives at {max(arrivals):,.10g} s"
+    print(f"{options.out}: {jobs:,} jobs, workflows: {len(arrivals):,}, {last}")
 
 
 class _ScaleOptions(Options):

@@ -27,6 +27,7 @@ COMMANDS = {
     "convert swf": "workload convert source.swf {}/out.swf",
     "convert csv": "workload convert source.swf {}/out.csv.gz",
     "convert json": "workload convert source.swf {}/out.json",
+    "combine": "workload combine source.swf --every 1h --count 3 -o {}/out.csv",
     "resample": "workload resample source.swf --by week --weeks 40 -o {}/out.swf",
     "scale": "workload scale source.swf --load 0.9 -o {}/out.swf",
     "run": "run source.yaml --quiet --out {}/out",
