@@ -17,7 +17,7 @@ from mlsim.workload.workload_jobs import NODE_COUNT, RECORDED_NODES
 _SOURCES = """
 job_id COBALT_JOBID, JOB_NAME; submit_time QUEUED_TIMESTAMP;
 run_time END_TIMESTAMP - START_TIMESTAMP; walltime WALLTIME_SECONDS;
-processors CORES_REQUESTED, NODES_REQUESTED; node_count NODES_REQUESTED;
+processors CORES_REQUESTED; node_count NODES_REQUESTED;
 status EXIT_STATUS, EXIT_CODE; user USERNAME_GENID; group PROJECT_NAME_GENID; executable MODE;
 queue QUEUE_NAME; recorded_start START_TIMESTAMP; recorded_nodes LOCATION
 """
@@ -54,7 +54,7 @@ def _job(record: Mapping[str, str]) -> dict[str, str] | None:
         start,
         end,
         walltime=_whole(record.get("WALLTIME_SECONDS", ""), "WALLTIME_SECONDS"),
-        processors=cores or nodes,
+        processors=cores,  # else all of the nodes
         status=code.removesuffix(".0") == "0",
         user=record.get("USERNAME_GENID", ""),
         group=record.get("PROJECT_NAME_GENID", ""),

@@ -103,8 +103,8 @@ def _processors(record: Mapping[str, str]) -> int | None:
     if "ppn=" in asked:
         return _of_nodes(asked, "ppn", 1)
     held = record.get("exec_host", "")
-    if "/" in held:  # else Cobalt's location
-        return sum(_held(part) for part in held.split("+"))
+    if held:  # Cobalt's is a location of whole nodes, all of whose processors count
+        return sum(_held(part) for part in held.split("+")) if "/" in held else None
     nodes = record.get("resource_list.nodect", "")
     return whole_number(nodes, "Resource_List.nodect") if nodes else None
 

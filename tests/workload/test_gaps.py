@@ -94,6 +94,24 @@ def test_missing_processors_are_those_of_nodes_or_one(tmp_path, head, cells, pro
     assert of_nodes.processors.tolist()[0] == (3 if head else 1)
 
 
+OF_COBALT = """\
+COBALT_JOBID,QUEUED_TIMESTAMP,START_TIMESTAMP,END_TIMESTAMP,WALLTIME_SECONDS,NODES_REQUESTED
+1,2020-01-01 00:00:00,2020-01-01 00:00:00,2020-01-01 01:00:00,3600,3
+"""
+OF_COBALT_ACCOUNTING = (
+    "01/01/2020 00:00:00;E;1;Resource_List.nodect=3 exec_host=MIR-00000-33331-512 ctime=1.0 "
+    "start=2.0 end=9.0\n"
+)
+
+
+@pytest.mark.parametrize("text", [OF_COBALT, OF_COBALT_ACCOUNTING])
+@pytest.mark.parametrize(("mapping", "processors"), [("core", 24), ("packed", 24), ("node", 3)])
+def test_whole_nodes_without_processors_have_all_of_theirs(tmp_path, text, mapping, processors):
+    jobs, workload = opened(log(tmp_path, "log", text), mapping=mapping)
+    assert (jobs.processors.tolist(), jobs.node_count.tolist()) == ([processors], [3])
+    assert workload.notes["processors_from_nodes"] == 1
+
+
 @pytest.mark.parametrize("name", ["procs", "ncpus", "NODES_USED", "size", "estimat", "time_limit"])
 def test_a_column_that_seems_to_be_the_missing_one_is_asked_about(tmp_path, name):
     text = f"job_id,submit_time,run_time,{name}\n1,0,60,4\n"
