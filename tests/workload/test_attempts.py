@@ -233,3 +233,20 @@ def test_the_recorded_schedule_of_attempts_is_one(tmp_path):
         for rule in ("separate", "join"):
             jobs, _ = opened(path, requeued=rule)
             assert (jobs.recorded_start >= jobs.submit_time).all()
+
+
+@pytest.mark.parametrize("rule", ["separate", "join"])
+@pytest.mark.parametrize("name", READERS)
+def test_the_recorded_dispatcher_follows_both_readings(tmp_path, name, rule):
+    text, rows = READERS[name]
+    scenario = {
+        "platform": {"nodes": [{"name": "n", "count": 2, "cores": 4}]},
+        "workload": {"path": str(log(tmp_path, "log.txt", text(rows))), "mapping": "core", "requeued": rule},
+        "batch": {"dispatcher": "recorded"},
+        "output": {"pictures": "off"},
+    }
+    jobs = mlsim.run(scenario).jobs
+    assert jobs["start_time"].to_list() == jobs["recorded_start"].to_list()
+    starts = [10, 20, 150, 400, 210] if rule == "separate" else [400, 20, 210]
+    assert sorted(jobs["start_time"].to_list()) == sorted(starts)
+    assert (jobs["wait_time"] >= 0).all()
