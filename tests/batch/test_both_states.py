@@ -28,6 +28,7 @@ RULES = st.sampled_from(
         {"backfill": "easy", "reservations": 3, "backfill_order": "SPF"},
         {"backfill": "conservative"},
         {"backfill": "conservative", "compression": "one-round"},
+        {"backfill": "conservative", "compression": "every-end"},
         {"backfill": "conservative", "pass_interval": 1.5},
         {"backfill": "easy", "pass_interval": 1.5},
         {"backfill": "easy", "easy": "cqsim"},

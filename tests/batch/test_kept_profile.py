@@ -110,6 +110,7 @@ def promises(
             {"policy": "SAF"},
             {"policy": "WFP"},
             {"policy": "FCFS", "compression": "one-round"},
+            {"policy": "SAF", "compression": "every-end"},
         ]
     ),
     grows=st.sampled_from([-1, 3, 40]),
@@ -132,7 +133,7 @@ def test_a_kept_profile_promises_what_one_made_anew_does(
     spread=st.sampled_from([0.0, 0.2, 1.0]),
     policy=st.sampled_from(["FCFS", "SAF", "WFP"]),
     allocator=st.sampled_from(["first-fit", "best-fit", "random", "heterogeneity-aware"]),
-    compression=st.sampled_from(["full", "one-round"]),
+    compression=st.sampled_from(["full", "one-round", "every-end", "conservative_bf"]),
     grows=st.sampled_from([-1, 3, 40]),
     platform=st.sampled_from([UNLIKE, FULL]),
 )
