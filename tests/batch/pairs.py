@@ -438,7 +438,7 @@ def by_reference(case: Case) -> list[tuple]:
         caps=case.caps,
         ties=str(batch.get("ties", "drained")),
         threshold=float(batch.get("threshold", FOREVER)),
-        one_round=batch.get("compression") == "one-round",
+        one_round=batch.get("compression") in ("one-round", "every-end"),
         every_end=batch.get("compression") == "every-end",
         feedback=case.feedback,
         classes=bool(case.small),

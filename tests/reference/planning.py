@@ -67,6 +67,7 @@ class Rules:
     ties: str = "drained"
     threshold: float = FOREVER
     one_round: bool = False
+    every_end: bool = False  # one round, after every end
     feedback: bool = False
     classes: bool = False
     counts: bool = (
@@ -241,7 +242,7 @@ class PlanningSystem:
         job.end = self.now
         job.stays.append((job.start, job.end, job.nodes))
         # One that takes no time had been reserved the shortest time that there is.
-        self.early |= job.start + job.estimate != self.now or job.start == self.now
+        self.early |= self.rules.every_end or job.start + job.estimate != self.now or job.start == self.now
 
     def again(self, job: Job) -> None:
         job.state, job.start, job.end = "waiting", UNKNOWN, UNKNOWN
