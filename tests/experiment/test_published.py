@@ -117,8 +117,8 @@ def test_reservations_of_grizzly_are_drains(repeat: ModuleType, tmp_path: Path) 
     rows = ["1,0,1490,90,0,90,90,-1,0-1489,job", "2,1,1490,20,130,20,150,-1,0-1489,job"]
     rows += ["9,0,2,30,100,30,130,-1,3-4,reservation"]
     write(tmp_path / "out_jobs.csv", "\n".join([f"{HEAD_OF_BATSIM},purpose", *rows, ""]))
-    for name in ("lanl-conservative", "lanl-numbers"):
-        assert repeated(repeat, name, tmp_path)["ours"] == [0, 130]
+    for name, second in (("lanl-conservative", 130), ("lanl-standard", 130), ("lanl-numbers", 90)):
+        assert repeated(repeat, name, tmp_path)["ours"] == [0, second]
     assert repeat.nodes_of("0-2 5") == {0, 1, 2, 5}
 
 

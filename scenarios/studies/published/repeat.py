@@ -97,10 +97,11 @@ def _batsched(
     rows = pl.read_csv(files / "out_jobs.csv", infer_schema_length=None)
     if "purpose" in rows.columns:
         held = rows.filter(pl.col("purpose") != "job")
-        keys["platform.drains"] = [
+        drains = [
             {"nodes": nodes, "start": begin, "end": end, "announced": True}
             for begin, end, nodes in held.select("starting_time", "finish_time", "allocated_resources").rows()
         ]
+        keys.setdefault("platform.drains", drains)
         rows = rows.filter(pl.col("purpose") == "job")
     theirs = rows.sort("submission_time", "job_id")
     workload = directory / "jobs.csv"
@@ -230,12 +231,23 @@ ROWS = (
         partial(_batsched, scenario="grizzly.yaml", nodes=True, **_NAMED_CONSERVATIVE),
     ),
     Row(
-        "lanl-numbers",
+        "lanl-standard",
         "the same, under conservative as in the literature",
         "conservative",
         "starts",
         _GRIZZLY,
         partial(_batsched, scenario="grizzly.yaml", **{"batch.backfill": "conservative"}),
+        directory="lanl-conservative",
+    ),
+    Row(
+        "lanl-numbers",
+        "the same, without the reservations",
+        "conservative",
+        "starts",
+        _GRIZZLY,
+        partial(
+            _batsched, scenario="grizzly.yaml", **{"batch.backfill": "conservative", "platform.drains": []}
+        ),
         directory="lanl-conservative",
     ),
     Row(
