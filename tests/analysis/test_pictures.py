@@ -81,6 +81,13 @@ def with_licences(records: Records) -> Records:
     return replace(records, shared=shared, own=OwnColumns(asked), outages=outages(*drained, *failed))
 
 
+def with_starts(records: Records) -> Records:
+    """The run beside a log in which its jobs waited for other times, some of them for days."""
+    jobs = records.jobs
+    waits = (jobs.start_time - jobs.submit_time) * (np.arange(len(jobs.job_id)) % 5 / 2) ** 2
+    return replace(records, own=OwnColumns({"recorded_start": jobs.submit_time + waits}))
+
+
 def dated(records: Records) -> Records:
     """The run in the week in which the clocks of Berlin are set back."""
     zone = zoneinfo.ZoneInfo("Europe/Berlin")
@@ -129,6 +136,9 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "utilization-licences": lambda: utilization_over_time(with_licences(run()), "demo"),
     "queue-same-lines": lambda: paper("queue", runs()),
     "wait-ecdf-same-lines": lambda: paper("wait-ecdf", runs()),
+    "recorded-ecdf": lambda: paper("recorded-ecdf", {"demo": with_starts(run())}),
+    "recorded-waits": lambda: paper("recorded-waits", {"demo": with_starts(run())}),
+    "recorded-utilization": lambda: paper("recorded-utilization", {"demo": with_starts(dated(run()))}),
     "slowdown-boxes": lambda: slowdown_boxes(runs(), 10.0),
     "weekly": lambda: weekly_bands({"a": run(60, 5e4), "b": run(60, 5e4, 1.0)}, 10.0),
     "utilization-lines": lambda: utilization_lines({f"a long name, run {k}": run(late=k) for k in range(9)}),
@@ -205,6 +215,14 @@ def test_a_lost_legend_a_moved_label_and_another_colour_are_seen() -> None:
     other = wanted.copy()
     other[80:100, 100:120, 0] = 255 - other[80:100, 100:120, 0]
     assert farthest(other, wanted) > FARTHEST
+
+
+def test_labels_of_waits_do_not_meet() -> None:
+    long = with_starts(run(scale=2e4))
+    figure = figures()["recorded-waits"].draw({"demo": long}, 85.0, None, 10.0)
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert all(one.x1 < other.x0 for one, other in zip(boxes, boxes[1:], strict=False))
 
 
 @pytest.mark.parametrize("name", PICTURES)

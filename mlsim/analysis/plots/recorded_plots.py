@@ -32,7 +32,7 @@ def recorded_against_simulated(axes: Axes, runs: Runs, _tau: float) -> None:
     (run,) = runs.values()
     waits = RecordedWaits(run)
     most = max(float(waits.recorded.max()), float(waits.simulated.max()), _LINEAR)
-    end = float(_scaled(np.array([most]))[0])
+    end = float(_scaled(most))
     cells = axes.hexbin(
         *map(_scaled, (waits.recorded, waits.simulated)),
         gridsize=32,
@@ -43,7 +43,8 @@ def recorded_against_simulated(axes: Axes, runs: Runs, _tau: float) -> None:
         linewidths=0.1,
     )
     axes.plot([0, end], [0, end], color=INK, linewidth=0.8, linestyle="--")
-    marks = wait_marks(most)
+    # The first label is that of 0: others leave room for it.
+    marks = [(time, words) for time, words in wait_marks(most) if not time or _scaled(time) > end / 10]
     places = _scaled(np.array([time for time, _ in marks])).tolist()
     for axis, name in ((axes.xaxis, "recorded"), (axes.yaxis, "simulated")):
         axis.set_ticks(places, [words for _, words in marks])
@@ -80,6 +81,6 @@ def recorded_utilization(axes: Axes, runs: Runs, _tau: float) -> None:
     put_legend(axes)
 
 
-def _scaled(waits: Floats) -> Floats:
-    scaled: Floats = np.log10(1.0 + waits / _LINEAR)
+def _scaled(waits: Floats | float) -> Floats:
+    scaled: Floats = np.log10(1.0 + np.asarray(waits) / _LINEAR)
     return scaled
