@@ -7,6 +7,7 @@ change that is meant, ``python -m tests.analysis.test_pictures`` draws them anew
 from __future__ import annotations
 
 import datetime
+import itertools
 import re
 import zoneinfo
 from collections.abc import Callable
@@ -222,7 +223,7 @@ def test_labels_of_waits_do_not_meet() -> None:
     figure = figures()["recorded-waits"].draw({"demo": long}, 85.0, None, 10.0)
     figure.draw_without_rendering()
     boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
-    assert all(one.x1 < other.x0 for one, other in zip(boxes, boxes[1:], strict=False))
+    assert all(one.x1 < other.x0 for one, other in itertools.pairwise(boxes))
 
 
 @pytest.mark.parametrize("name", PICTURES)
