@@ -140,6 +140,17 @@ def test_schedules_that_do_not_fit_are_reported(jobs, engine):
     assert facts["over_allocated"] == over_allocated(workload, due, UNITS)
 
 
+@pytest.mark.parametrize(("mapping", "each"), [("node", 1), ("packed", 2), ("core", 2)])
+def test_a_job_wider_than_the_machine_over_allocates_it(mapping, each):
+    """It is rejected, and the log has it on more cores than there are."""
+    nodes = {"platform": {"nodes": [{"name": "n", "count": 6, "cores": 2}]}}
+    jobs = table([(0, 10, 0, 6 * each), (0, 30, 0, 8 * each)], recorded_start=[0.0, 20.0])
+    result = recorded({**nodes, "workload": {"mapping": mapping}}, jobs)
+    assert result.summary["jobs"]["rejected"] == 1
+    facts = result.summary["workload"]["recorded"]
+    assert facts["over_allocated"] == {"seconds": 30.0, "cores": 4, "first": 20.0}
+
+
 @settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.tuples(*[st.integers(0, 6)] * 3), max_size=10))
 def test_jobs_that_overtook_others(jobs):

@@ -11,10 +11,12 @@ import numpy as np
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.platform.node_lists import RecordedNodes
 from mlsim.record import Jobs, JobState, Records
+from mlsim.scenario.words import Mapping
 from mlsim.workload.workload_jobs import RECORDED_NODES, JobBlock, OwnColumns
 
 if TYPE_CHECKING:
     from mlsim.batch.events.dependency_events import Dependants
+    from mlsim.batch.room.unit_requests import Requests
 
 
 class RecordedSchedule:
@@ -81,16 +83,18 @@ class RecordedSchedule:
             backfilled=overtaking(eligible, np.where(withdrawn, leaves, jobs.start_time), jobs.start_time),
         )
 
-    def facts(self, records: Records, named: RecordedNodes | None) -> dict[str, Any]:
+    def facts(self, records: Records, requests: Requests) -> dict[str, Any]:
         """Count the jobs that did not start when, or where, they did in the log, and its over-allocation.
 
         ``late``: jobs whose start was delayed, as nodes were missing or they waited for others; the first
         ones by their recorded starts. ``over_allocated``: the time in which jobs of the log hold more cores
-        than the machine has, by their recorded starts and run times.
+        than the machine has, by their recorded starts and run times; rejected jobs are among them.
         """
         jobs, due = records.jobs, np.concatenate(self._columns, axis=1)[2]
         delay = jobs.start_time - due
         late = np.flatnonzero(delay > 0)
+        each = int(records.nodes.cores.max()) if requests.mapping is Mapping.NODE else 1
+        cores = np.where(jobs.cores > 0, jobs.cores, jobs.processors * each)
         first = late[np.lexsort((late, due[late]))][:_SHOWN]
         return {
             "starts": int(np.count_nonzero(~np.isnan(due))),
@@ -102,9 +106,9 @@ class RecordedSchedule:
                 for k in first.tolist()
             ],
             "over_allocated": over_allocation(
-                due, jobs.log_run_time, jobs.cores, int(records.nodes.cores.sum())
+                due, jobs.log_run_time, cores, int(records.nodes.cores.sum())
             ),
-            **({} if named is None else _elsewhere(records, named)),
+            **({} if requests.named is None else _elsewhere(records, requests.named)),
         }
 
 

@@ -104,7 +104,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
             else {"pass_seconds": batch.pass_times.values()}
         ),
         replaced=None if assigned is None or scenario.applications is None else assigned.replaced,
-        recorded=None if recorded is None else recorded.facts(records, requests.named),
+        recorded=None if recorded is None else recorded.facts(records, requests),
     )
 
 
