@@ -105,9 +105,7 @@ class RecordedSchedule:
                 {"job_id": int(jobs.job_id[k]), "recorded": float(due[k]), "start": float(jobs.start_time[k])}
                 for k in first.tolist()
             ],
-            "over_allocated": over_allocation(
-                due, jobs.log_run_time, cores, int(records.nodes.cores.sum())
-            ),
+            "over_allocated": over_allocation(due, jobs.log_run_time, cores, int(records.nodes.cores.sum())),
             **({} if requests.named is None else _elsewhere(records, requests.named)),
         }
 
