@@ -352,7 +352,9 @@ def read_records(
     zero = min(known, default=0.0)
     header: Header = {"UnixStartTime": str(int(zero))} if zero.is_integer() else {}
     columns = {
-        name: [str(float(cell) - zero) if cell else "" for cell in cells] if name in TIMES else cells
+        name: [str(max(float(cell) - zero, 0.0)) if cell else "" for cell in cells]
+        if name in TIMES
+        else cells
         for name, cells in cells_of.items()
         if any(cells) or name in _ALWAYS
     }

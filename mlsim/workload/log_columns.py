@@ -40,7 +40,8 @@ KNOWN: dict[str, Field | ExtraField] = {
     if field.name.lower() in (*_REQUIRED, *_OPTIONAL)
 } | _OTHER_NAMES
 """Column of the log for each name that is understood."""
-TIMES = ("submit_time", "withdraw_time", "recorded_start")  # columns that may hold dates
+# Columns that may hold dates. One before the first submission (clocks differ) counts as at it.
+TIMES = ("submit_time", "withdraw_time", "recorded_start")
 
 _SHOWN_NAMES, _SHOWN_LETTERS, _SHOWN_OWN = 40, 60, 20
 _NEVER_EMPTY = (Field.JOB_ID, Field.SUBMIT_TIME)
@@ -253,7 +254,7 @@ def in_seconds(table: pl.DataFrame, header: Header) -> pl.DataFrame:
     if zero.is_integer():
         header["UnixStartTime"] = str(int(zero))
     for name, times in moments.items():
-        cells, found[name] = found[name].cast(pl.String), times - zero
+        cells, found[name] = found[name].cast(pl.String), (times - zero).clip(0.0)
         wrong = times.is_null() & ~_is_empty(cells.str.strip_chars())
         if wrong.any():
             seconds = found[name].cast(pl.String)

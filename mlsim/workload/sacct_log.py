@@ -71,7 +71,7 @@ def read_sacct(path: str | Path, options: Reading = STRICT) -> WholeLog:
     zero = frame["submit_time"].min()
     if isinstance(zero, float):
         header = {"UnixStartTime": str(int(zero))} if zero.is_integer() else {}
-        frame = frame.with_columns(pl.col(name) - zero for name in TIMES if name in frame.columns)
+        frame = frame.with_columns((pl.col(name) - zero).clip(0.0) for name in TIMES if name in frame.columns)
     lines, requeued = frame["line"], frame[REQUEUED].to_numpy()
     frame = frame.drop("line", REQUEUED).with_columns(pl.col("submit_time").fill_null(-1.0))
 

@@ -8,6 +8,7 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.scenario.words import WorkloadFormat
+from mlsim.workload.csv_log import read_csv
 from mlsim.workload.format_record import Reading, WholeLog
 from mlsim.workload.log_formats import format_of
 from mlsim.workload.sacct_log import read_sacct
@@ -235,3 +236,22 @@ def test_json_of_arrays_parts_and_old_parsers(tmp_path):
     assert found.jobs.requested_processors.tolist() == [4, 8]
     assert found.jobs.recorded_start.tolist() == [5, 5]
     assert found.counts == {"array_rests": 1, "joined_parts": 1, "unfinished_jobs": 1}
+
+
+@pytest.mark.parametrize("early", [1, 2, 172])
+def test_a_start_before_the_first_submission_is_one_at_it(tmp_path, early):
+    start = f"2026-03-01T00:{(600 - early) // 60:02}:{(600 - early) % 60:02}"
+    rows = [
+        ("1", "2026-03-01T00:10:00", start, "2026-03-01T01:10:00", "3600", "4", "1"),
+        ("2", "2026-03-01T00:10:20", "2026-03-01T00:10:30", "2026-03-01T01:10:30", "3600", "4", "1"),
+    ]
+    names = ("JobIDRaw", "Submit", "Start", "End", "ElapsedRaw", "ReqCPUS", "State")
+    text = [f"{'|'.join(names)}\n", *("|".join([*row[:-1], "COMPLETED"]) + "\n" for row in rows)]
+    (tmp_path / "log.txt").write_text("".join(text))
+    names = ("job_id", "submit_time", "recorded_start", "run_time", "processors", "status")
+    (tmp_path / "log.csv").write_text(
+        "\n".join([",".join(names), *(",".join((*row[:3], *row[4:])) for row in rows), ""])
+    )
+    for name, reader in (("log.txt", read_sacct), ("log.csv", read_csv)):
+        log = reader(tmp_path / name).jobs
+        assert (log.submit_time.tolist(), log.recorded_start.tolist()) == ([0, 20], [0, 30])
