@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlsim._runtime.arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask, ranges
 from mlsim.platform.node_lists import RecordedNodes
 from mlsim.record import Jobs, JobState, Records
 from mlsim.scenario.words import Mapping
@@ -137,8 +137,7 @@ def _elsewhere(records: Records, named: RecordedNodes) -> dict[str, Any]:
     places = np.repeat(np.arange(len(counts)), counts) * n_nodes + np.concatenate([_NO_NODES, *wanted])
     held = (rows.start == records.jobs.start_time[rows.job]) & (counts[rows.job] > 0)
     job, node, count = rows.job[held], rows.node[held], rows.count[held]
-    nodes = np.repeat(node - np.cumsum(count) + count, count) + np.arange(count.sum())
-    others = ~np.isin(np.repeat(job, count) * n_nodes + nodes, places)
+    others = ~np.isin(np.repeat(job, count) * n_nodes + ranges(node, count), places)
     return {
         "elsewhere": len(np.unique(np.repeat(job, count)[others])),
         "unknown_nodes": sum(bool(text) and n == 0 for text, n in zip(lists, counts.tolist(), strict=True)),
