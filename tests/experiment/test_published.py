@@ -149,27 +149,27 @@ def test_a_log_is_drawn_and_starts_are_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(STUDY))
-    import peers
+    import made_log
 
     log, starts = tmp_path / "made.swf", tmp_path / "starts.csv"
-    assert peers.main([str(log), "--draw", "--jobs", "40"]) == 0
+    assert made_log.main([str(log), "--draw", "--jobs", "40"]) == 0
     rows = [line.split() for line in log.read_text().splitlines() if not line.startswith(";")]
     assert len(rows) == 40
     assert len({row[1] for row in rows}) < 40, "some are submitted together"
-    assert all(int(row[8]) >= int(row[3]) and int(row[4]) <= peers.PROCESSORS for row in rows)
-    assert log.read_text() == "\n".join(peers.draw(40, 1)) + "\n"
+    assert all(int(row[8]) >= int(row[3]) and int(row[4]) <= made_log.PROCESSORS for row in rows)
+    assert log.read_text() == "\n".join(made_log.draw(40, 1)) + "\n"
     # A slow schedule of first come, first served.
     ends: list[tuple[int, int]] = []
     found, now = [], 0
     for number, submit, _, run, size, *_ in (map(int, row) for row in rows):
         now = max(now, submit)
-        while sum(held for end, held in ends if end > now) + size > peers.PROCESSORS:
+        while sum(held for end, held in ends if end > now) + size > made_log.PROCESSORS:
             now = min(end for end, _ in ends if end > now)
         ends.append((now + run, size))
         found.append(f"{number},{now}")
     starts.write_text("\n".join(["job,start", *found]) + "\n")
-    assert peers.main([str(log), str(starts)]) == 0
+    assert made_log.main([str(log), str(starts)]) == 0
     assert "fcfs: 40 of 40 starts equal" in capsys.readouterr().out
     starts.write_text("\n".join(["job,start", *found[:-1], "40,9"]) + "\n")
-    assert peers.main([str(log), str(starts)]) == 1
+    assert made_log.main([str(log), str(starts)]) == 1
     assert "39 of 40 starts equal" in capsys.readouterr().out

@@ -1,6 +1,6 @@
 """Starts of other simulators on a log that is drawn here, job by job beside those of mlsim.
 
-``peers.py made.swf --draw`` draws a log by a seed, for the simulator that you run yourself. ``peers.py
+``made_log.py made.swf --draw`` draws a log by a seed, for the simulator that you run yourself. ``made_log.py
 made.swf starts.csv --as pyss-easy`` compares its starts (columns job and start, s) with mlsim's.
 """
 
