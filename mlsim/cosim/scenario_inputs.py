@@ -23,6 +23,7 @@ from mlsim.record import Calendar
 from mlsim.record.table_blocks import LARGE_ROWS
 from mlsim.record.table_files import JOB_COLUMNS
 from mlsim.scenario import ApplicationConfig, BatchConfig, Scenario, WorkloadConfig
+from mlsim.scenario.resources_section import DEVICE_PARTS
 from mlsim.scenario.scenario_paths import PLUGIN_KEYS, located_code, located_technique, resolve_path
 from mlsim.scenario.simulation_demand import check_failures, check_loop
 from mlsim.scenario.words import CleaningRule, Contiguity, Dispatcher, Mapping, RequestRule, TraceLevel
@@ -100,6 +101,7 @@ def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workl
         *(config, source, requests.largest, requests.resources[1:], rates, requests.shared),
         if_there=(*columns_to_read(scenario), *(("profile",) if scenario.output.batsim else ())),
         cores_per_node=int(machine.cores[0]),
+        devices=machine.devices,
     )
     if WORKFLOW_KEY in workload.header and not config.dependencies:
         logging.getLogger("mlsim").warning(
@@ -354,7 +356,13 @@ class Submissions:
         if not requests.plain:
             units = requests.units_of(block)
             totals = requests.per_unit(block, units) * units[:, None]
-            asked = {f"request_{name}": totals[:, k].copy() for k, name in enumerate(requests.resources) if k}
+            asked = {
+                f"request_{name}": totals[:, k] / DEVICE_PARTS
+                if name in requests.devices
+                else totals[:, k].copy()
+                for k, name in enumerate(requests.resources)
+                if k
+            }
             if requests.per_job:
                 asked["units"] = units
         shares = requests.shares_of(block)

@@ -16,7 +16,7 @@ from mlsim.platform.network import Network
 from mlsim.scenario import PlatformConfig, Scenario
 from mlsim.scenario.amount_types import node_ranges
 from mlsim.scenario.platform_section import PerturbationConfig
-from mlsim.scenario.resources_section import CORES, MEMORY, megabytes
+from mlsim.scenario.resources_section import CORES, DEVICE_PARTS, MEMORY, megabytes
 from mlsim.scenario.scenario_paths import resolve_path
 
 _BLOCK = 64
@@ -161,8 +161,14 @@ class Machine:
     network: Network
     perturbations: Perturbations
     resources: tuple[str, ...]  # of nodes: `cores`, then `memory` if the platform specifies it, then others
-    capacity: Ints  # (n_nodes, len(resources)): of each node; memory in MB
+    capacity: Ints  # (n_nodes, len(resources)): of each node; memory in MB, devices in `parts`
     shared: SharedResources = field(default_factory=SharedResources)
+    devices: tuple[str, ...] = ()  # the resources that are devices
+
+    @property
+    def parts(self) -> Ints:
+        """Amount of each resource that one of it is: a device is many parts."""
+        return np.array([DEVICE_PARTS if name in self.devices else 1 for name in self.resources], np.int64)
 
     @property
     def n_nodes(self) -> int:
@@ -203,6 +209,7 @@ def build_machine(config: PlatformConfig, seed: int = 0, edges: Path | None = No
         perturbations=Perturbations.from_config(config, seed),
         resources=(CORES, *config.resource_names),
         capacity=np.repeat(_capacity(config), counts, axis=0),
+        devices=config.device_names,
         shared=SharedResources(
             tuple(shares),
             tuple(share.unit for share in shares.values()),
@@ -221,7 +228,8 @@ def _capacity(config: PlatformConfig) -> Ints:
         ]
         for group in config.nodes
     ]
-    return np.array(rows, np.int64)
+    parts = [DEVICE_PARTS if name in config.device_names else 1 for name in (CORES, *config.resource_names)]
+    return np.array(rows, np.int64) * np.array(parts, np.int64)
 
 
 class PowerColumns(NamedTuple):

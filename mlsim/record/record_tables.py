@@ -143,6 +143,10 @@ class Occupancy:
     start: Annotated[Floats, Column("when the stay began", "s", _START, always=True)]
     end: Annotated[Floats, Column("when it ended", "s", _END, always=True)]
     released: Annotated[Flags, Column("released before the job's end: out of work, or on request")]
+    devices: Annotated[
+        Ints | None,
+        Column("devices held on each: the sum of 2^k for the k-th of a node; only if nodes have devices"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,8 @@ def _stays_of(occupancy: Occupancy, block: Jobs, attempts: Attempts, first: int)
     if not parts:
         return rows_of(occupancy, slice(0, 0))
     columns = {
-        field.name: np.concatenate([getattr(part, field.name) for part in parts])
-        for field in fields(occupancy)
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in (field.name for field in fields(occupancy))
+        if getattr(occupancy, name) is not None
     }
     return Occupancy(**columns | {"job": columns["job"] - first})

@@ -348,10 +348,17 @@ class PlatformConfig(Section):
         memory = (resources_section.MEMORY,) if any(group.memory is not None for group in self.nodes) else ()
         return memory + tuple(dict.fromkeys(name for group in self.nodes for name in group.resources))
 
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """Names of the resources that are devices."""
+        given = [amounts for group in self.nodes for amounts in group.resources.items()]
+        return tuple(dict.fromkeys(name for name, n in given if isinstance(n, resources_section.Devices)))
+
     def broken_rules(self) -> Iterator[Violation]:
         """Check groups, that the network holds all nodes, and that perturbed and failing nodes are there."""
         yield from self._broken_groups()
         yield from self._broken_shared()
+        yield from self._broken_devices()
         if self.n_nodes > self.network.capacity:
             key, message = _too_small(self.network, self.n_nodes)
             yield Violation(f"network.{key}", message, ("nodes", "network"))
@@ -374,6 +381,19 @@ class PlatformConfig(Section):
                 if name in group.resources:
                     text = f"{name} is a resource of the nodes of {group.name}; give one of them another name"
                     yield Violation("shared", text, (f"nodes.{row}.resources",))
+
+    def _broken_devices(self) -> Iterator[Violation]:
+        most = resources_section.MOST_DEVICES
+        for row, group in enumerate(self.nodes):
+            for name in self.device_names:
+                count = group.resources.get(name, 0)
+                if count > 0 and not isinstance(count, resources_section.Devices):
+                    text = f"{name}: {count}, and other groups have devices; write {name}: {count} devices"
+                    yield Violation(f"nodes.{row}.resources", text)
+        each = [max(group.resources.get(name, 0) for group in self.nodes) for name in self.device_names]
+        if sum(each) > most:
+            text = f"{sum(each)} devices on a node; allowed: at most {most}, of all resources"
+            yield Violation("nodes", text)
 
     def _broken_groups(self) -> Iterator[Violation]:
         if not self.nodes:

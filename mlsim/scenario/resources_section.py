@@ -18,6 +18,16 @@ from mlsim.scenario.section_base import Parameters, Section, Violation
 CORES, MEMORY = "cores", "memory"
 RESOURCE_NAME = r"[a-z][a-z0-9_-]*"
 _COUNT = whole(0, 1_000_000_000)
+DEVICE_PARTS = 1000
+"""A job may ask for so many parts of a device."""
+MOST_DEVICES = 62
+"""Devices of a node, of all resources together."""
+
+
+class Devices(int):
+    """So many devices of a node; a job gets whole ones, or a share of one."""
+
+    __slots__ = ()
 
 
 def megabytes(size: float) -> int:
@@ -44,23 +54,56 @@ def resource_name(name: object) -> str:
 
 
 Amounts = Pairs[str, int]
+Wishes = Pairs[str, float]
 
 
 def _amount_of(name: object, value: object) -> tuple[str, int]:
     resource = resource_name(name)
+    devices = re.fullmatch(r"(\d+) devices?", value) if isinstance(value, str) else None
     try:
-        return resource, _COUNT.parse(value)
+        if isinstance(value, Devices):
+            return resource, value
+        return resource, Devices(_COUNT.parse(int(devices[1]))) if devices else _COUNT.parse(value)
     except ValueError as error:
         raise field_types.AdviceError(f"{name}: {error}") from error
 
 
+def _wish_of(name: object, value: object) -> tuple[str, float]:
+    if isinstance(value, float) and device_parts(value) > 0:
+        return resource_name(name), value
+    return _amount_of(name, None if isinstance(value, str) else value)
+
+
+def device_parts(share: float) -> int:
+    """Return the thousandths that a share of a device is, of 0.001 to 0.999; 0: it is no such share."""
+    parts = round(share * DEVICE_PARTS)
+    return parts if 0 < parts < DEVICE_PARTS and abs(share * DEVICE_PARTS - parts) < 1e-6 else 0
+
+
+def _written_amount(amount: object) -> object:
+    return f"{amount} devices" if isinstance(amount, Devices) else amount
+
+
 _NAMES = {"propertyNames": {"pattern": f"^{RESOURCE_NAME}$"}}
+_DEVICES = {"type": "string", "pattern": "^[0-9]+ devices?$"}
+_SHARES = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 ResourceAmounts = Annotated[
     Amounts,
     mapping_of(
-        f"names with amounts, e.g. {{gpu: 2}}; names in lower case, amounts {_COUNT.allowed}",
+        "names with amounts, e.g. {gpu: 2} or {gpu: 2 devices}; names in lower case, amounts "
+        f"{_COUNT.allowed}, or so many devices",
         _amount_of,
-        _NAMES | {"additionalProperties": _COUNT.json()},
+        _NAMES | {"additionalProperties": {"anyOf": [_COUNT.json(), _DEVICES]}},
+        _written_amount,
+    ),
+]
+ResourceWishes = Annotated[
+    Wishes,
+    mapping_of(
+        f"names with amounts, e.g. {{gpu: 2}} or {{gpu: 0.5}}; names in lower case, amounts {_COUNT.allowed}"
+        ", or a share of a device, 0.001 to 0.999 in steps of 0.001",
+        _wish_of,
+        _NAMES | {"additionalProperties": {"anyOf": [_COUNT.json(), _SHARES]}},
     ),
 ]
 
@@ -142,8 +185,10 @@ class RequestConfig(Section):
     """
     default_memory: Size = Field(0.0, examples=["500 MB"])
     """Memory (B) that a unit requests where the log has none. Counted in whole MB."""
-    resources: ResourceAmounts = Field(default_factory=Amounts)
-    """Other resources that a unit requests where the workload names none, e.g. {gpu: 1}. Default: none."""
+    resources: ResourceWishes = Field(default_factory=Wishes)
+    """Other resources that a unit requests where the workload names none, e.g. {gpu: 1}; of devices a share
+    too, {gpu: 0.5}. Default: none.
+    """
     shared: SharedShares | None = None
     """What a job asks, in all, of what the machine has as a whole (platform.shared) where the workload does
     not say it, e.g. {matlab: 1}. Default: nothing.

@@ -456,6 +456,9 @@ class Scenario(Section):
             if name not in known:
                 message = f"{name} is no resource of the platform; it has: {names}"
                 yield Violation("workload.request.resources", message, groups)
+            elif request.resources[name] % 1 and name not in self.platform.device_names:
+                message = f"a share is of a device; the platform counts {name}: write {name}: 8 devices there"
+                yield Violation("workload.request.resources", message, groups)
         for name in self.batch.demand or ():
             if name not in known:
                 message = f"{name} is no resource of the platform; it has: {', '.join(known)}"

@@ -9,7 +9,7 @@ from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record import OutageKind, Records
 from mlsim.scenario import Policy, Scenario, amount_types
-from mlsim.scenario.resources_section import MEMORY, megabytes
+from mlsim.scenario.resources_section import DEVICE_PARTS, MEMORY, megabytes
 from mlsim.scenario.words import Compression, Dispatcher, EasyRule, TieOrder
 from mlsim.verify import run_schedule
 from mlsim.verify.plain_schedules import BEGIN, END, INSTANT, RANKED, WARNING, moments_of
@@ -141,8 +141,8 @@ def _resources(run: Schedule) -> tuple[list[str], Ints, Ints]:
     A job's totals are spread evenly over its nodes, or its cores where nodes are shared.
     """
     stays, jobs, own = run.records.occupancy, run.records.jobs, run.records.own.of
-    names, capacity, asked = ["cores"], [run.records.nodes.cores], [stays.cores]
-    groups = run.scenario.platform.nodes
+    names, capacity, asked, first = ["cores"], [run.records.nodes.cores], [stays.cores], 0
+    groups, of_devices = run.scenario.platform.nodes, run.scenario.platform.device_names
     if run.is_exclusive:
         names.append("jobs at once")
         capacity.append(np.ones(run.n_nodes, np.int64))
@@ -154,11 +154,19 @@ def _resources(run: Schedule) -> tuple[list[str], Ints, Ints]:
             megabytes(group.memory or 0.0) if name == MEMORY else group.resources.get(name, 0)
             for group in groups
         ]
-        total = np.asarray(own[f"request_{name}"], np.int64)[stays.job]
+        parts = DEVICE_PARTS if name in of_devices else 1
+        total = np.rint(np.asarray(own[f"request_{name}"], np.float64) * parts).astype(np.int64)[stays.job]
         whole = np.maximum(run.units if run.is_exclusive else jobs.cores, 1)[stays.job]
-        names.append(name)
-        capacity.append(np.repeat(of_group, [group.count for group in groups]))
+        names.append(f"thousandths of {name}" if parts > 1 else name)
+        capacity.append(parts * np.repeat(of_group, [group.count for group in groups]))
         asked.append(-(-total * (1 if run.is_exclusive else stays.cores) // whole))
+        if parts == 1 or stays.devices is None:
+            continue
+        for k in range(max(of_group)):
+            names.append(f"thousandths of {name} {k}")
+            capacity.append(np.minimum(np.maximum(capacity[-1 - k] - k * parts, 0), parts))
+            asked.append((stays.devices >> first & 1) * np.minimum(total, parts))
+            first += 1
     return names, np.stack(capacity, axis=1).astype(np.int64), np.stack(asked, axis=1).astype(np.int64)
 
 

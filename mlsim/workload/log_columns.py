@@ -13,6 +13,7 @@ from mlsim._files.parquet import refusing_damage
 from mlsim._runtime.arrays import Floats, Ints, Mask, NDArray
 from mlsim.errors import InputError
 from mlsim.scenario import field_types, resources_section
+from mlsim.scenario.resources_section import DEVICE_PARTS
 from mlsim.workload import log_fields, workload_jobs
 from mlsim.workload.format_record import Reading, WholeLog
 from mlsim.workload.log_attempts import settle_attempts
@@ -286,6 +287,8 @@ def _moment(text: str | None) -> float | None:
 
 _MEMORY = f"{workload_jobs.REQUEST}{resources_section.MEMORY}"
 _EXPECTED = "a whole number, or nothing if unknown"
+_EXPECTED_AMOUNT = "a whole number, a share of a device (0.001 to 0.999), or nothing if unknown"
+_ROUNDING = 1e-6
 _EXPECTED_MEMORY = f"{_EXPECTED} (MB of 10^6 B), or a size with its unit, such as 3174 MiB"
 _LARGEST = 1e15
 _LARGEST_MEMORY = 1e12  # MB
@@ -443,7 +446,7 @@ class LogTable:
                 f"{self._place}: column request_cores: write the cores of a job as its processors"
             )
         values: dict[str, Ints] = {}
-        exact = None
+        exact, parts = None, dict[str, Ints]()
         for name in names:
             with self._typed(name):
                 cells = self._table[name]
@@ -453,7 +456,11 @@ class LogTable:
                 fits &= values[name] <= _LARGEST_MEMORY
             else:
                 values[name], fits = _amounts(cells, 1 if name == "units" else 0)
-            self.require(name, fits, _EXPECTED_MEMORY if name == _MEMORY else _EXPECTED)
+                if name != "units" and (shares := _shares(cells)).any():
+                    parts[name.removeprefix(workload_jobs.REQUEST)] = shares
+                    values[name], fits = np.where(shares > 0, 1, values[name]), fits | (shares > 0)
+            expected = {_MEMORY: _EXPECTED_MEMORY, "units": _EXPECTED}.get(name, _EXPECTED_AMOUNT)
+            self.require(name, fits, expected)
         units: Ints = values.pop("units", np.full(self._table.height, -1, np.int64))
         amounts_of: dict[str, NDArray[Any]] = {
             "processors": self.columns[Field.REQUESTED_PROCESSORS],
@@ -465,12 +472,15 @@ class LogTable:
             fits = (units < 1) | (amounts < 0) | (amounts % np.maximum(units, 1) == 0)
             if name == _MEMORY and exact is not None:
                 fits |= exact >= 0  # counted in bytes
+            if (share := parts.get(name.removeprefix(workload_jobs.REQUEST))) is not None:
+                one = (share == 0) | ((units <= 1) & (self.columns[ExtraField.NODE_COUNT] <= 1))
+                self.require(name, one, "whole devices of a job of several units or nodes")
             self.require(name, fits, "a multiple of the job's units")
         totals = np.empty((self._table.height, len(values)), np.int64)
         for column, amounts in enumerate(values.values()):
             totals[:, column] = amounts
         return workload_jobs.ResourceRequests(
-            tuple(name.removeprefix(workload_jobs.REQUEST) for name in values), units, totals, exact
+            tuple(name.removeprefix(workload_jobs.REQUEST) for name in values), units, totals, exact, parts
         )
 
 
@@ -504,3 +514,13 @@ def _amounts(cells: pl.Series, least: int) -> tuple[Ints, Mask]:
     whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < _LARGEST)
     fits: Mask = empty | (whole & ((numbers >= least) | (numbers == -1)))
     return np.where(whole, numbers, -1.0).astype(np.int64), fits
+
+
+def _shares(cells: pl.Series) -> Ints:
+    """Return the thousandths that shares of a device are; 0 of all else."""
+    if cells.dtype.is_integer():
+        return np.zeros(len(cells), np.int64)
+    numbers, _ = numbers_of(cells)
+    exact = np.where((numbers > 0) & (numbers < 1), numbers, 0.0) * DEVICE_PARTS
+    parts = np.rint(exact)
+    return np.where((np.abs(exact - parts) < _ROUNDING) & (parts < DEVICE_PARTS), parts, 0.0).astype(np.int64)

@@ -15,7 +15,7 @@ from mlsim._runtime.arrays import Floats, Ints, Mask, NDArray
 from mlsim.errors import InputError, NothingLeftError
 from mlsim.scenario import WorkloadConfig, field_types
 from mlsim.scenario.amount_types import ANY_QUEUE
-from mlsim.scenario.resources_section import MEMORY
+from mlsim.scenario.resources_section import DEVICE_PARTS, MEMORY
 from mlsim.scenario.words import (
     CleaningRule,
     EstimateSource,
@@ -270,6 +270,7 @@ class _Pass:
         shared: Collection[str],
         if_there: Sequence[str] = (),
         cores_per_node: int = 1,
+        devices: Collection[str] = (),
     ) -> None:
         self._ignored = Counter[str]()
         self._strict, self._drawn = config.strict, config.generate is not None
@@ -277,7 +278,7 @@ class _Pass:
             resources = (*resources, *shared)
         known = None if resources == AS_LOGGED else resources or ()
         self._cleaner = Cleaner(config, machine_processors, known, cores_per_node)
-        self._resources = resources
+        self._resources, self._devices = resources, devices
         self.reader: LogReader | MadeReader
         if isinstance(source, Path):
             join = config.requeued is RequeueRule.JOIN
@@ -317,7 +318,20 @@ class _Pass:
                     f"platform.shared{hint}"
                 )
             self._ignored[name] += int(np.count_nonzero(jobs))
+        self._check_shares(block, block.asked)
         return replace(block, asked=block.asked.without(unknown)) if unknown else block
+
+    def _check_shares(self, block: LogBlock, asked: ResourceRequests) -> None:
+        """Refuse shares of what the platform has, and counts."""
+        for name, parts in asked.parts.items():
+            if parts.any() and name in (self._resources or ()) and name not in self._devices:
+                first = int(np.argmax(parts > 0))
+                raise InputError(
+                    f"{self.reader.path}: job {self._name_of(block, parts > 0)}: request_{name} is "
+                    f"{parts[first] / DEVICE_PARTS:g}, a share of a device, and the platform counts {name}\n"
+                    f"  write its devices in platform.nodes: resources: {{{name}: 8 devices}}; there are "
+                    f"{np.count_nonzero(parts):,} such jobs up to here"
+                )
 
     def _name_of(self, block: LogBlock, jobs: Mask) -> str:
         """Return the identifier that the log has for the first of some jobs."""
@@ -366,16 +380,18 @@ def open_workload(
     shared: Collection[str] = (),
     if_there: Sequence[str] = (),
     cores_per_node: int = 1,
+    devices: Collection[str] = (),
 ) -> Workload:
     """Open the workload of a scenario's ``config``: of a log that was found, or of jobs that are made.
 
     ``machine_processors`` is for the cleaning rule `oversize`; ``resources``: names beside cores, or
     :data:`AS_LOGGED`; None ignores the requests of the log. ``rates``: for Batsim workloads that count
     operations and bytes; ``shared``: names of machine-wide resources; ``if_there``: further columns of the
-    log that are read if it has them; ``cores_per_node``: for jobs of which only the nodes are known.
+    log that are read if it has them; ``cores_per_node``: for jobs of which only the nodes are known;
+    ``devices``: the resources of which a job may ask for a share.
     """
     origin = Path(source) if isinstance(source, str) else source
-    machine = (machine_processors, resources, rates, shared, tuple(if_there), cores_per_node)
+    machine = (machine_processors, resources, rates, shared, tuple(if_there), cores_per_node, devices)
     new_pass = partial(_Pass, config, origin, *machine)
     # Jobs that user code reads or draws are not shared: the code may use other files as well.
     identity: object = None

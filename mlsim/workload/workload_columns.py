@@ -42,7 +42,7 @@ recorded_start | number | s | 0 | start in the log
 recorded_nodes | string | | | names of its nodes in the log, as Slurm writes them: `n[1-3,7]`
 node_count | integer | | 1 | requested nodes
 units | integer | | 1 | identical units of the job, each on one node
-request_<resource> | integer | | 0 | amount that all units request together; memory in MB of 10^6 B
+request_<resource> | number | | 0 | amount that all units ask for; memory in MB of 10^6 B; a share of a device
 loop_iterations | integer | | 1 | iterations of its loop, with any application
 loop_limit | integer | | 1 | most steps of a pixel, where its loop is a Mandelbrot image
 application | string | | | name of its application, one of the scenario's `applications`

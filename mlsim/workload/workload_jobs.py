@@ -12,6 +12,7 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints, Mask, NDArray
 from mlsim.scenario.field_types import SIZE, parse_value
+from mlsim.scenario.resources_section import DEVICE_PARTS
 from mlsim.workload import log_fields
 from mlsim.workload.workload_dependencies import DEPENDENCIES, LogDependencies, join_dependencies
 
@@ -36,30 +37,59 @@ class ResourceRequests:
     units: Ints  # int64[n]: identical units of each job; -1 where the scenario decides
     totals: Ints  # (n, names): what all units together ask for (memory in MB, rounded up), -1 likewise
     exact: Ints | None = None  # bytes of memory that the log gives in another unit than MB, else -1
+    # By name: the thousandths of a device of jobs that ask for a share, of which the total is 1; 0 of others.
+    parts: Mapping[str, Ints] = field(default_factory=dict)
+
+    @property
+    def has_share(self) -> Mask:
+        """Whether each job asks for a share of a device."""
+        found = np.zeros(len(self.units), np.bool_)
+        for parts in self.parts.values():
+            found |= parts > 0
+        return found
+
+    def totals_of(self, name: str) -> Ints:
+        """Return the totals of a resource, -1 where they are unknown."""
+        if name not in self.names:
+            return np.full(len(self.units), -1, np.int64)
+        return self.totals[:, self.names.index(name)]
+
+    def in_parts(self, name: str, each: Ints) -> Ints:
+        """Return what a unit asks for of devices in parts; ``each``: in devices."""
+        parts = self.parts.get(name)
+        return each * DEVICE_PARTS if parts is None else np.where(parts > 0, parts, each * DEVICE_PARTS)
 
     def select(self, rows: NDArray[Any] | slice) -> ResourceRequests:
         """Return the jobs of a mask, an index array or a slice."""
         exact = None if self.exact is None else np.ascontiguousarray(self.exact[rows])
         units, totals = np.ascontiguousarray(self.units[rows]), np.ascontiguousarray(self.totals[rows])
-        return ResourceRequests(self.names, units, totals, exact)
+        parts = {name: np.ascontiguousarray(each[rows]) for name, each in self.parts.items()}
+        return ResourceRequests(self.names, units, totals, exact, parts)
 
     def ordered(self, names: tuple[str, ...]) -> ResourceRequests:
         """Return the same with columns for ``names``, -1 in new ones."""
         totals = np.full((len(self.units), len(names)), -1, np.int64)
         for column, name in enumerate(self.names):
             totals[:, names.index(name)] = self.totals[:, column]
-        return ResourceRequests(names, self.units, totals, self.exact)
+        return ResourceRequests(names, self.units, totals, self.exact, self.parts)
 
     def without(self, names: Sequence[str]) -> ResourceRequests:
         """Return the same without columns for ``names``."""
         kept = [column for column, name in enumerate(self.names) if name not in names]
         exact = None if "memory" in names else self.exact
         totals = np.ascontiguousarray(self.totals[:, kept])
-        return ResourceRequests(tuple(self.names[k] for k in kept), self.units, totals, exact)
+        parts = {name: each for name, each in self.parts.items() if name not in names}
+        return ResourceRequests(tuple(self.names[k] for k in kept), self.units, totals, exact, parts)
 
-    def columns(self) -> dict[str, Ints]:
+    def columns(self) -> dict[str, NDArray[Any]]:
         """Return the requests as columns of a workload file."""
-        totals = {f"request_{name}": self.totals[:, column] for column, name in enumerate(self.names)}
+        totals: dict[str, NDArray[Any]] = {
+            f"{REQUEST}{name}": self.totals[:, column] for column, name in enumerate(self.names)
+        }
+        for name, parts in self.parts.items():
+            totals[f"{REQUEST}{name}"] = np.where(
+                parts > 0, parts / DEVICE_PARTS, totals[f"{REQUEST}{name}"].astype(np.float64)
+            )
         return {"units": self.units, **totals}
 
     @staticmethod
@@ -83,7 +113,11 @@ def join_requests(parts: Sequence[ResourceRequests | None], sizes: Sequence[int]
     if any(part.exact is not None for part in filled):
         columns = [np.full(len(p.units), -1, np.int64) if p.exact is None else p.exact for p in filled]
         exact = np.concatenate(columns)
-    return ResourceRequests(names, units, totals, exact)
+    each = {
+        name: np.concatenate([p.parts.get(name, np.zeros(len(p.units), np.int64)) for p in filled])
+        for name in dict.fromkeys(name for part in filled for name in part.parts)
+    }
+    return ResourceRequests(names, units, totals, exact, each)
 
 
 @dataclass(frozen=True, slots=True)

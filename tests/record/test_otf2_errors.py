@@ -99,7 +99,8 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
 records = random_records(3, jobs=1)
 nodes = Nodes([f"n{n}" for n in range(512)], ["g"] * 512, np.full(512, 8), np.ones(512))
 held = records.occupancy
-held = replace(held, **{name: getattr(held, name)[:1] for name in held.__dataclass_fields__})
+columns = {name: getattr(held, name) for name in held.__dataclass_fields__}
+held = replace(held, **{name: values[:1] for name, values in columns.items() if values is not None})
 held = replace(held, node=np.zeros_like(held.node), count=np.full_like(held.count, 512),
                cores=np.full_like(held.cores, 8))
 records = replace(records, nodes=nodes, occupancy=held)

@@ -24,9 +24,9 @@ EXPECTED = {
     "lassen": [(0, 30, 3600, 7200, 2, 2, 1, {}, "lassen7,lassen9")],
     "pm100": [(0, 30, 3600, 7200, 32, 1, -1, {"gpu": 4}, "7")],
     "alibaba": [
-        (9437497, 9437497, 1332357, -1, 88, 1, 1, {"gpu_milli": 8000, "memory": 327680 * 2**20}, None),
-        (9679175, 9679185, 294641, -1, 5, 1, 1, {"gpu_milli": 220, "memory": 15258 * 2**20}, None),
-        (10020010, -1, 0, -1, 8, 1, 5, {"gpu_milli": 320, "memory": 30517 * 2**20}, None),
+        (9437497, 9437497, 1332357, -1, 88, 1, 1, {"gpu": 8, "memory": 327680 * 2**20}, None),
+        (9679175, 9679185, 294641, -1, 5, 1, 1, {"gpu": 0.22, "memory": 15258 * 2**20}, None),
+        (10020010, -1, 0, -1, 8, 1, 5, {"gpu": 0.32, "memory": 30517 * 2**20}, None),
     ],
 }
 
@@ -49,6 +49,8 @@ def facts(path: Path) -> list[tuple[object, ...]]:
         asked = {} if jobs.asked is None else dict(zip(jobs.asked.names, jobs.asked.totals[k], strict=True))
         if jobs.asked is not None and jobs.asked.exact is not None:
             asked["memory"] = jobs.asked.exact[k]
+        for name in () if jobs.asked is None else jobs.asked.parts:
+            asked[name] = jobs.asked.columns()[f"request_{name}"][k]
         nodes = None if jobs.own is None else jobs.own.of["recorded_nodes"][k]
         columns = (jobs.submit_time, jobs.recorded_start, jobs.run_time, jobs.requested_time)
         columns += (jobs.requested_processors, jobs.node_count, jobs.status)
@@ -63,7 +65,11 @@ def test_recipes_read_the_published_columns(tmp_path, monkeypatch):
         assert facts(tmp_path / f"{name}.parquet") == rows, name
     scenario = load(tmp_path / "alibaba.yaml")
     assert [(group.count, group.cores) for group in scenario.platform.nodes] == [(1, 32), (2, 128)]
-    jobs = mlsim.run(scenario).jobs
+    assert [dict(group.resources) for group in scenario.platform.nodes] == [{"gpu": 0}, {"gpu": 8}]
+    done = mlsim.run(scenario)
+    jobs = done.jobs
     # The third pod fits at once here, so that it does not wait until its deletion.
     assert jobs["state"].to_list() == ["completed"] * 3
     assert jobs["start_time"].to_list() == pytest.approx([0, 241678, 582513])
+    assert jobs["request_gpu"].to_list() == [8.0, 0.22, 0.32]
+    assert done.occupancy["devices"].to_list() == [255, 1, 1]

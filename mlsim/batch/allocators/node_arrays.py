@@ -9,6 +9,7 @@ from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns import job_columns
 from mlsim.batch.columns.job_columns import FloatColumn, FloatColumns, IntBlocks, IntColumn, IntColumns
 from mlsim.batch.columns.occupancy import begin_run, first_nodes, join_run, next_run
+from mlsim.scenario.resources_section import DEVICE_PARTS
 from mlsim.scenario.words import Allocator
 
 CODES = {word.value: code for code, word in enumerate(Allocator)}
@@ -43,8 +44,14 @@ MOST_REFUSED: Final = 16
 """Requests that a pass remembers not to fit."""
 
 
+PARTS: Final = DEVICE_PARTS
+"""Parts of a device: amounts of a resource of devices are counted in these."""
+
+
 class Nodes(NamedTuple):
     """Nodes by resources, R of them, cores first; it goes with :class:`.job_columns.Columns`.
+
+    Behind the R columns of amounts of nodes follow D, one for each device of a node, and its parts.
 
     There, ``counts[FREE]`` are free nodes if these are allocated whole, else free cores. Arrays of *starts*
     have the begins of runs of nodes (:mod:`.occupancy`): amounts are at the first node of each run.
@@ -52,33 +59,35 @@ class Nodes(NamedTuple):
 
     settings: IntColumn
     request: IntColumns  # (slots, R): of a unit of each job
+    device_of: IntColumn  # (D,): the resource that each device is of
     # Neighbours with the same number have as much of everything when they are in use, add as much power, are
     # in use or not, are in the same sets of nodes, and are promised to the same announced drains.
     kind: IntColumn
-    free: IntColumns  # (nodes, R): unallocated; 0 on nodes out of use
+    free: IntColumns  # (nodes, R + D): unallocated; 0 on nodes out of use
     starts: IntColumns  # (3, any): runs of nodes of one kind with as much free
     full_starts: IntColumns  # (3, any): runs of one kind if all nodes are in use
     no_starts: IntColumns  # (3, 0): each node by itself
-    capacity: IntColumns  # (nodes, R): 0 on nodes out of use
+    capacity: IntColumns  # (nodes, R + D): 0 on nodes out of use
     total: IntColumn  # (R,): sums of what is free
     # The allocator's last answer: units on each node of a stretch, and the stretch's end, at its first node.
     placed: IntColumn
     placed_end: IntColumn
     placed_starts: IntColumns
+    placed_devices: IntColumn  # a bit for each device that is taken on each node; likewise
     # Scratch of allocators: units that fit on a node of each run, where the run ends, and a heap of runs.
     room: IntColumn
     run_end: IntColumn
     heap_nodes: IntColumn
     heap_keys: FloatColumns  # (2, nodes)
     # Expected to be free at the head's reservation.
-    future: IntColumns  # (nodes, R)
+    future: IntColumns  # (nodes, R + D)
     future_starts: IntColumns
     future_total: IntColumn  # (R,)
     refused: IntColumns  # (16, 3 + R + J): requests that did not fit in this pass; node_fit.refuse
     owner: IntColumn  # 1 + slot of the job that a node went back to; else 0
-    window: IntColumns  # (nodes, R): free throughout a stretch of the profile
-    profile: IntBlocks  # (segments, nodes, R): expected to be free from each of profile_times on
-    plan: IntColumns  # (slots, 2 nodes + 1): kept reservations of jobs; store_placed
+    window: IntColumns  # (nodes, R + D): free throughout a stretch of the profile
+    profile: IntBlocks  # (segments, nodes, R + D): expected to be free from each of profile_times on
+    plan: IntColumns  # (slots, kept_words): kept reservations of jobs; store_placed
     near: IntColumns  # (nodes, nodes): all nodes by distance from each; topology-aware only
     links: IntColumns  # (nodes, nodes): links between two nodes; topology-aware only
     scarcity: FloatColumn  # (R,): weights of the heterogeneity-aware allocator
@@ -96,14 +105,14 @@ class Nodes(NamedTuple):
     power: IntColumn  # what a node, or a core of it, adds when it is held [microwatts]; 0 without a cap
     used: IntColumn  # how many of these are held, also on nodes out of use; under a power cap
     aside: IntColumn  # what is placed, while the head is placed
-    full: IntColumns  # (nodes, R): what nodes have when they are in use
+    full: IntColumns  # (nodes, R + D): what nodes have when they are in use
     back: FloatColumn  # when a node is expected to be in use [s]: -infinity: it is; infinity: not known
     drain_times: FloatColumns  # (2, D): begin and end of the announced drains that are not over, by begin
     drain_first: IntColumn  # (D + 1,): where the nodes of each drain begin in drain_nodes
     drain_nodes: IntColumn
     drain_shuts: IntColumn  # (D,): 1 for drains that the head, started at its reservation, would meet
     shut: IntColumn  # 1 for their nodes
-    masked: IntColumns  # (nodes, R): free on nodes that are open to a job, in runs as those that are not
+    masked: IntColumns  # (nodes, R + D): free on nodes that are open to a job, in runs as those that are not
     wakes: IntColumn  # idle power less that of a node out of use [microwatts]; 0 without a cap
     # Of the S amounts that the machine has as a whole.
     shares: IntColumns  # (slots, S): what jobs ask for
@@ -151,7 +160,8 @@ def place_on_each(units: IntColumn, nodes: Nodes) -> None:
     node = 0
     while node < len(units):
         end = node + 1
-        while end < len(units) and units[end] == units[node] and nodes.kind[end] == nodes.kind[node]:
+        last = len(units) if len(nodes.device_of) == 0 else end  # devices are those of one node
+        while end < last and units[end] == units[node] and nodes.kind[end] == nodes.kind[node]:
             end += 1
         if units[node] > 0:
             put(node, end, units[node], nodes)
@@ -186,18 +196,23 @@ def clear_placed(nodes: Nodes) -> None:
         node = next_placed(node, nodes)
 
 
-def kept_words(n_nodes: int) -> int:
+def kept_words(n_nodes: int, with_devices: bool) -> int:
     """Return how many whole numbers hold any answer of an allocator."""
-    return 2 * n_nodes + 1
+    return (3 if with_devices else 2) * n_nodes + 1
 
 
 @inner_kernel
 def store_placed(kept: IntColumn, nodes: Nodes) -> None:
-    """Store the answer of the allocator as a list: its length, then two numbers for each stretch."""
+    """Store the answer of the allocator as a list: its length, then two numbers for each stretch.
+
+    Those of devices follow behind all others.
+    """
     n, node = 0, first_placed(nodes)
     while node < len(nodes.placed):
         kept[2 * n + 1] = node
         kept[2 * n + 2] = (nodes.placed[node] << _COUNT_BITS) + nodes.placed_end[node] - node
+        if len(nodes.device_of) > 0:
+            kept[2 * len(nodes.placed) + 1 + n] = nodes.placed_devices[node]
         n += 1
         node = next_placed(node, nodes)
     kept[0] = n
@@ -210,6 +225,8 @@ def load_placed(kept: IntColumn, nodes: Nodes) -> None:
     for k in range(kept[0]):
         node, rest = kept[2 * k + 1], kept[2 * k + 2]
         put(node, node + (rest & _COUNT_MASK), rest >> _COUNT_BITS, nodes)
+        if len(nodes.device_of) > 0:
+            nodes.placed_devices[node] = kept[2 * len(nodes.placed) + 1 + k]
 
 
 @inner_kernel
@@ -219,6 +236,9 @@ def is_kept(kept: IntColumn, nodes: Nodes) -> bool:
     while node < len(nodes.placed):
         rest = (nodes.placed[node] << _COUNT_BITS) + nodes.placed_end[node] - node
         if n == kept[0] or kept[2 * n + 1] != node or kept[2 * n + 2] != rest:
+            return False
+        devices = len(nodes.device_of) > 0
+        if devices and kept[2 * len(nodes.placed) + 1 + n] != nodes.placed_devices[node]:
             return False
         n += 1
         node = next_placed(node, nodes)

@@ -12,7 +12,16 @@ from mlsim._jit import c_function, inner_kernel, kernel, leaf_kernel, zeros
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators.node_arrays import Nodes, clear_placed, fill, put
-from mlsim.batch.allocators.node_fit import dislike, end_of_run, fill_room, may_use, row_of, spread, units_on
+from mlsim.batch.allocators.node_fit import (
+    dislike,
+    end_of_run,
+    fill_room,
+    give_devices,
+    may_use,
+    row_of,
+    spread,
+    units_on,
+)
 from mlsim.batch.columns.job_columns import (
     FIRST_NAMED,
     NAMED,
@@ -115,7 +124,15 @@ _CLASSES: Final = 256
 
 @inner_kernel
 def place(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> bool:
-    """Ask the scenario's allocator for the nodes of a job, unless those that its log names hold it."""
+    """Ask the scenario's allocator for the nodes of a job, unless those that its log names hold it.
+
+    Its devices there are chosen too.
+    """
+    return _place(slot, free, starts, columns, nodes) and give_devices(slot, free, starts, nodes)
+
+
+@inner_kernel
+def _place(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> bool:
     if columns.ints[NAMED, slot] > 0 and _on_named(slot, free, starts, columns, nodes):
         return True
     allocator = nodes.settings[at.ALLOCATOR]
@@ -170,7 +187,7 @@ def _first_fit(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nod
 def score(slot: int, node: int, units: int, free: Ints, nodes: Nodes) -> float:
     """Return the score of a node once it holds ``units`` more of a job."""
     used, kinds = 0.0, 0
-    for r in range(free.shape[1]):
+    for r in range(nodes.request.shape[1]):
         capacity = nodes.full[node, r]
         if capacity > 0:
             used += (capacity - free[node, r] + units * nodes.request[slot, r]) / capacity
@@ -186,7 +203,7 @@ def _waste(slot: int, node: int, free: Ints, nodes: Nodes) -> float:
     scarcity[r] = nodes / (nodes that have r) - 1: 0 for what every node has, the more the fewer have it.
     """
     waste = 0.0
-    for r in range(free.shape[1]):
+    for r in range(nodes.request.shape[1]):
         if nodes.request[slot, r] == 0 and nodes.full[node, r] > 0:
             waste += nodes.scarcity[r] * (free[node, r] / nodes.full[node, r])
     return waste
@@ -463,6 +480,8 @@ def _own(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) ->
     number, units = columns.ints[NUMBER, slot], columns.ints[UNITS, slot]
     free = _free_to(slot, free, starts, columns, nodes)
     request, capacity, placed = nodes.request[slot], _capacity_then(free, nodes), nodes.room
+    if len(nodes.device_of) > 0:  # it is not asked for devices
+        free, capacity = free[:, : len(request)].copy(), capacity[:, : len(request)].copy()
     found = _call_answer(
         nodes.settings[at.ASKED],
         number,
@@ -476,5 +495,5 @@ def _own(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) ->
     )
     if found:
         at.place_on_each(placed, nodes)
-    # The capacity may be a copy, which Numba frees after its last use: it must outlive the call.
-    return found != 0 and capacity.shape[0] > 0
+    # They may be copies, which Numba frees after their last use: they must outlive the call.
+    return found != 0 and capacity.shape[0] > 0 and free.shape[0] > 0

@@ -203,14 +203,100 @@ def units_on(slot: int, node: int, most: int, free: Ints, columns: Columns, node
     if nodes.settings[at.RESTRICTS] and _is_kept_from(slot, node, columns, nodes):
         return 0
     n = min(most, 1) if columns.rules[col.EXCLUSIVE] else most
-    for r in range(free.shape[1]):
+    for r in range(nodes.request.shape[1]):
         asked = nodes.request[slot, r]
         if asked > 0:
             if free[node, r] < asked:
                 return 0
             if n * asked > free[node, r]:
                 n = free[node, r] // asked
-    return n
+    return n if len(nodes.device_of) == 0 else _with_devices(slot, node, n, free, nodes)
+
+
+@inner_kernel
+def _with_devices(slot: int, node: int, most: int, free: Ints, nodes: Nodes) -> int:
+    """Return how many units, at most ``most``, find their devices on a node: whole ones, or one with a share.
+
+    A job of which a unit asks for a share has no other unit.
+    """
+    n = most
+    for r in range(nodes.request.shape[1]):
+        asked, is_of_devices, found = nodes.request[slot, r], False, 0
+        need = min(asked, at.PARTS)
+        for d in range(len(nodes.device_of) if asked > 0 else 0):
+            if nodes.device_of[d] == r:
+                is_of_devices = True
+                found += 1 if free[node, nodes.request.shape[1] + d] >= need else 0
+        if is_of_devices:
+            n = min(n, found if asked < at.PARTS else found // (asked // at.PARTS))
+    return int(n)
+
+
+@inner_kernel
+def _choose_devices(slot: int, node: int, units: int, free: Ints, nodes: Nodes) -> int:
+    """Return the devices that units of a job get on a node, a bit for each; -1 if there are too few.
+
+    Whole ones are the first that are wholly free; a share is of the device with the least that has it free.
+    """
+    first, devices = nodes.request.shape[1], 0
+    for r in range(first):
+        asked = nodes.request[slot, r]
+        need, best, least = units * (asked // at.PARTS), -1, at.PARTS + 1
+        is_of_devices = False
+        for d in range(len(nodes.device_of) if asked > 0 else 0):
+            if nodes.device_of[d] != r:
+                continue
+            is_of_devices, has = True, free[node, first + d]
+            if asked < at.PARTS and asked <= has < least:
+                best, least = d, has
+            if need > 0 and has == at.PARTS:
+                devices += 1 << d
+                need -= 1
+        if best >= 0:
+            devices += 1 << best
+        if is_of_devices and (need > 0 or (asked < at.PARTS and best < 0)):
+            return -1
+    return int(devices)
+
+
+@inner_kernel
+def give_devices(slot: int, free: Ints, starts: Ints, nodes: Nodes) -> bool:
+    """Choose the devices of a job on the nodes where it is placed; forget these if devices are too few."""
+    if len(nodes.device_of) == 0:
+        return True
+    node = at.first_placed(nodes)
+    while node < len(nodes.placed):
+        devices = _choose_devices(slot, row_of(node, starts), nodes.placed[node], free, nodes)
+        if devices < 0:
+            at.clear_placed(nodes)
+            return False
+        nodes.placed_devices[node] = devices
+        node = at.next_placed(node, nodes)
+    return True
+
+
+@inner_kernel
+def change_devices(slot: int, node: int, devices: int, sign: int, free: Ints, nodes: Nodes) -> None:
+    """Free what a job holds of devices of a node (sign 1), or take it (-1)."""
+    d = 0
+    while devices >> d > 0:
+        if (devices >> d) & 1:
+            amount = min(nodes.request[slot, nodes.device_of[d]], at.PARTS)
+            free[node, nodes.request.shape[1] + d] += sign * amount
+        d += 1
+
+
+@inner_kernel
+def has_devices(slot: int, node: int, devices: int, free: Ints, nodes: Nodes) -> bool:
+    """Whether these devices of a node have free what a job asks for."""
+    d = 0
+    while devices >> d > 0:
+        if (devices >> d) & 1:
+            amount = min(nodes.request[slot, nodes.device_of[d]], at.PARTS)
+            if free[node, nodes.request.shape[1] + d] < amount:
+                return False
+        d += 1
+    return True
 
 
 @inner_kernel

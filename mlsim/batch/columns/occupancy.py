@@ -10,7 +10,7 @@ from mlsim.batch.columns.job_columns import FIRST_ROW, ROWS
 from mlsim.record import Occupancy
 from mlsim.record.column_types import GrowingArray, column, let_go
 
-JOB, NODE, COUNT, NODE_CORES, RELEASED = range(5)
+JOB, NODE, COUNT, NODE_CORES, RELEASED, DEVICES = range(6)
 BEGIN, FINISH = range(2)
 RELEASED_SOON: Final = 2  # value of RELEASED while a forecast expects the node back before the job's end
 _N_INTS: Final = 5
@@ -21,12 +21,13 @@ _BLOCK_ROWS: Final = 1 << 16
 class OccupancyLog:
     """Rows of "this job holds so many cores on each of these nodes", in order of start.
 
-    ``ints`` are job number, first node, number of nodes, cores on each, released early; ``floats`` start and
-    end (s), which is NaN while the nodes are held.
+    ``ints`` are job number, first node, number of nodes, cores on each, released early, and, if there are
+    any, the devices on each, a bit for each; ``floats`` start and end (s), which is NaN while the nodes are
+    held.
     """
 
-    def __init__(self, capacity: int = 1024) -> None:
-        self._ints = GrowingArray(np.int64, _N_INTS, capacity)
+    def __init__(self, capacity: int = 1024, with_devices: bool = False) -> None:
+        self._ints = GrowingArray(np.int64, _N_INTS + with_devices, capacity)
         self._floats = GrowingArray(np.float64, _N_FLOATS, capacity)
         self.ints: Ints = self._ints.array
         self.floats: Floats = self._floats.array
@@ -57,6 +58,7 @@ class OccupancyLog:
             start=self.floats[BEGIN, :used],
             end=self.floats[FINISH, :used],
             released=released,
+            devices=self.ints[DEVICES, :used] if len(self.ints) > DEVICES else None,
         )
 
 
@@ -72,6 +74,18 @@ def write_row(row: int, job: int, node: int, cores: int, now: float, rows: Ints,
     times[FINISH, row] = np.nan
 
 
+@leaf_kernel
+def devices_of(row: int, rows: Ints) -> int:
+    """Return the devices that a row holds on each of its nodes, a bit for each."""
+    return int(rows[DEVICES, row]) if rows.shape[0] > DEVICES else 0
+
+
+@leaf_kernel
+def _write_devices(row: int, devices: int, rows: Ints) -> None:
+    if rows.shape[0] > DEVICES:
+        rows[DEVICES, row] = devices
+
+
 @apart_kernel
 def write_rows(
     row: int,
@@ -81,6 +95,7 @@ def write_rows(
     node: int,
     count: int,
     cores: int,
+    devices: int,
     now: float,
     rows: Ints,
     times: Floats,
@@ -89,14 +104,17 @@ def write_rows(
     if not merge:
         for each in range(node, node + count):
             write_row(row, job, each, cores, now, rows, times)
+            _write_devices(row, devices, rows)
             row += 1
         return row
     last = row - 1
-    if last >= first_row and rows[NODE, last] + rows[COUNT, last] == node and rows[NODE_CORES, last] == cores:
+    alike = last >= first_row and rows[NODE_CORES, last] == cores and devices_of(last, rows) == devices
+    if alike and rows[NODE, last] + rows[COUNT, last] == node:
         rows[COUNT, last] += count
         return row
     write_row(row, job, node, cores, now, rows, times)
     rows[COUNT, row] = count
+    _write_devices(row, devices, rows)
     return row + 1
 
 

@@ -51,9 +51,11 @@ def units_on(slot: int, node: int, most: int, columns: int, nodes: int) -> int:
 
 
 @kernel
-def place_units(units: IntColumn, nodes: int) -> None:
-    """Place units of a job on each node."""
-    at.place_on_each(borrowed(units), nodes_at(nodes))
+def place_units(slot: int, units: IntColumn, nodes: int) -> None:
+    """Place units of a job on each node, and choose their devices among those that are free."""
+    room = nodes_at(nodes)
+    at.place_on_each(borrowed(units), room)
+    node_fit.give_devices(slot, room.free, room.starts, room)
 
 
 @kernel
@@ -267,14 +269,15 @@ class Answers:
                 )
             fit = units_on(slot, node, units, *self._places)
             if placement[node] > fit:
-                asks, free = nodes.request[slot].tolist(), free_of_each(nodes)[node].tolist()
+                asks, free = nodes.request[slot].tolist(), _of_resources(free_of_each(nodes), nodes)
+                free = free[node].tolist()
                 raise InputError(
                     f"{self._place(slot)}: {placement[node]} of its units do not fit on node {node}, there "
                     f"is room for {fit}; a unit asks for {asks}, free are {free}"
                 )
         self._check_drains(slot, placement)
         self._check_power(slot, placement)
-        place_units(placement, self._places[1])
+        place_units(slot, placement, self._places[1])
         begin_job(slot, self._now, backfilled, *self._places)
 
     def _check_shared(self, slot: int) -> None:
@@ -341,6 +344,11 @@ class OwnOfJobs:
         return FurtherColumns({name: frozen(values[numbers]) for name, values in known.of.items()})
 
 
+def _of_resources(amounts: Ints, nodes: Nodes) -> Ints:
+    """Return a copy of amounts of nodes without those of each device."""
+    return amounts[:, : nodes.request.shape[1]].copy()
+
+
 def by_arrival(slots: Ints, table: JobTable) -> Ints:
     """Order slots by arrival in the queue, then by place in the log."""
     return slots[np.lexsort((table.ints[col.NUMBER, slots], table.floats[col.SUBMIT, slots]))]
@@ -403,8 +411,8 @@ def view_of(
     return StateView(
         now=now,
         resources=machine.resources,
-        capacity=frozen(nodes.capacity.copy()),
-        free=frozen(free_of_each(nodes)),
+        capacity=frozen(_of_resources(nodes.capacity, nodes)),
+        free=frozen(_of_resources(free_of_each(nodes), nodes)),
         exclusive=exclusive,
         waiting=waiting_jobs(waiting, table, nodes, own),
         running=running_jobs(running, now, table, nodes, places, own),

@@ -8,10 +8,10 @@ from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators.node_arrays import Nodes, first_placed, next_placed
-from mlsim.batch.allocators.node_fit import join, split
+from mlsim.batch.allocators.node_fit import change_devices, join, split
 from mlsim.batch.columns import job_columns as col
 from mlsim.batch.columns.job_columns import Columns, IntColumns
-from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, next_run, write_rows
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, devices_of, next_run, write_rows
 
 NOW, LATER, WINDOW = range(3)
 N_SHARED_ROWS: Final = 3
@@ -81,7 +81,7 @@ def power_placed(slot: int, columns: Columns, nodes: Nodes) -> int:
 
 @inner_kernel
 def _change_free(
-    slot: int, first: int, end: int, units: int, sign: int, columns: Columns, nodes: Nodes
+    slot: int, first: int, end: int, units: int, devices: int, sign: int, columns: Columns, nodes: Nodes
 ) -> int:
     """Free units on each of some nodes in use (sign 1), or allocate them (-1); return how many are in use."""
     split(first, nodes.free, nodes.starts)
@@ -93,6 +93,7 @@ def _change_free(
             _change_power(slot, run, after, units, sign, columns, nodes)
         if nodes.capacity[run, 0] > 0:
             _change_run(slot, run, after - run, units, sign, columns, nodes)
+            change_devices(slot, run, devices, sign, nodes.free, nodes)
             in_use += after - run
         run = after
     join(end, nodes.free, nodes.starts, nodes.kind)
@@ -131,10 +132,13 @@ def hold(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
     while node < len(nodes.placed):
         units, end = nodes.placed[node], nodes.placed_end[node]
         cores = nodes.capacity[node, 0] if columns.rules[col.EXCLUSIVE] else units * nodes.request[slot, 0]
-        _change_free(slot, node, end, units, -1, columns, nodes)
+        devices = nodes.placed_devices[node]
+        _change_free(slot, node, end, units, devices, -1, columns, nodes)
         taken += cores * (end - node)
         merge, number = columns.rules[col.MERGE] != 0, columns.ints[col.NUMBER, slot]
-        row = write_rows(row, first, merge, number, node, end - node, cores, now, columns.rows, columns.times)
+        row = write_rows(
+            row, first, merge, number, node, end - node, cores, devices, now, columns.rows, columns.times
+        )
         at.take_placed(node, nodes)
         node = next_placed(node, nodes)
     columns.counts[col.USED_ROWS] = row
@@ -151,7 +155,9 @@ def hold_part(slot: int, part: Ints, now: float, columns: Columns, nodes: Nodes)
             if columns.rules[col.EXCLUSIVE]:
                 part[node] = 0
             else:
-                part[node] -= nodes.placed[first] * nodes.request[slot]
+                for r in range(nodes.request.shape[1]):
+                    part[node, r] -= nodes.placed[first] * nodes.request[slot, r]
+                change_devices(slot, node, nodes.placed_devices[first], -1, part, nodes)
         first = next_placed(first, nodes)
     hold(slot, now, columns, nodes)
 
@@ -163,7 +169,7 @@ def free_row(slot: int, row: int, now: float, columns: Columns, nodes: Nodes) ->
     units = units_in_row(slot, row, columns, nodes)
     first = columns.rows[NODE, row]
     end = first + columns.rows[COUNT, row]
-    in_use = _change_free(slot, first, end, units, 1, columns, nodes)
+    in_use = _change_free(slot, first, end, units, devices_of(row, columns.rows), 1, columns, nodes)
     if nodes.settings[at.RETURNED] > 0:
         for node in range(first, end):
             if nodes.owner[node] > 0:
@@ -185,7 +191,7 @@ def free_all(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
 @inner_kernel
 def take_node(slot: int, node: int, columns: Columns, nodes: Nodes) -> int:
     """Allocate a whole free node; return its cores."""
-    _change_free(slot, node, node + 1, 1, -1, columns, nodes)
+    _change_free(slot, node, node + 1, 1, 0, -1, columns, nodes)
     nodes.owner[node] = slot + 1
     nodes.settings[at.RETURNED] += 1
     return int(nodes.capacity[node, 0])

@@ -8,10 +8,19 @@ from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators import node_fit
 from mlsim.batch.allocators.node_arrays import Nodes, clear_placed, first_placed, next_placed
 from mlsim.batch.allocators.node_choice import has_window, place
-from mlsim.batch.allocators.node_fit import copy_alike, join, split, units_on
+from mlsim.batch.allocators.node_fit import change_devices, copy_alike, join, split, units_on
 from mlsim.batch.columns import job_columns as col
 from mlsim.batch.columns.job_columns import Columns, IntColumn, copy_ints
-from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, RELEASED, RELEASED_SOON, copy_runs, next_run
+from mlsim.batch.columns.occupancy import (
+    COUNT,
+    FINISH,
+    NODE,
+    RELEASED,
+    RELEASED_SOON,
+    copy_runs,
+    devices_of,
+    next_run,
+)
 from mlsim.batch.columns.running_jobs import end_of_running, next_running, running_at, stay_end
 from mlsim.batch.matrix import node_allocation
 from mlsim.batch.matrix.node_allocation import power_placed, powered_by, units_in_row
@@ -95,20 +104,23 @@ def _take_what_is_held(slot: int, target: Ints, columns: Columns, nodes: Nodes) 
     first = columns.ints[col.FIRST_ROW, slot]
     for row in range(first, first + columns.ints[col.ROWS, slot]):
         if np.isnan(columns.times[FINISH, row]):
-            units = units_in_row(slot, row, columns, nodes)
+            units, devices = units_in_row(slot, row, columns, nodes), devices_of(row, columns.rows)
             for node in range(columns.rows[NODE, row], columns.rows[NODE, row] + columns.rows[COUNT, row]):
-                _take_units(slot, node, units, target, columns, nodes)
+                _take_units(slot, node, units, devices, target, columns, nodes)
     if nodes.settings[at.RETURNED] > 0:
         for node in range(len(nodes.owner)):
             if nodes.owner[node] == slot + 1:
-                _take_units(slot, node, 1, target, columns, nodes)
+                _take_units(slot, node, 1, 0, target, columns, nodes)
 
 
 @inner_kernel
-def _take_units(slot: int, node: int, units: int, target: Ints, columns: Columns, nodes: Nodes) -> None:
+def _take_units(
+    slot: int, node: int, units: int, devices: int, target: Ints, columns: Columns, nodes: Nodes
+) -> None:
     if nodes.capacity[node, 0] > 0 or nodes.back[node] == np.inf:
         return
-    for r in range(target.shape[1]):
+    change_devices(slot, node, devices, -1, target, nodes)
+    for r in range(nodes.request.shape[1]):
         amount = nodes.full[node, r] if columns.rules[col.EXCLUSIVE] else units * nodes.request[slot, r]
         target[node, r] -= amount
 
@@ -145,7 +157,15 @@ def open_future(nodes: Nodes) -> Ints:
 
 @inner_kernel
 def _change_future(
-    slot: int, first: int, end: int, units: int, sign: int, head: int, columns: Columns, nodes: Nodes
+    slot: int,
+    first: int,
+    end: int,
+    units: int,
+    devices: int,
+    sign: int,
+    head: int,
+    columns: Columns,
+    nodes: Nodes,
 ) -> None:
     """Add (sign 1) or subtract (-1) what some nodes have in the future, and count what of the head fits."""
     split(first, nodes.future, nodes.future_starts)
@@ -154,7 +174,7 @@ def _change_future(
     while run < end:
         after = next_run(run, len(nodes.placed), nodes.future_starts)
         if nodes.back[run] < np.inf:  # else it is out of use for an unknown time
-            _change_run(slot, run, after - run, units, sign, head, columns, nodes)
+            _change_run(slot, run, after - run, units, devices, sign, head, columns, nodes)
         run = after
     join(end, nodes.future, nodes.future_starts, nodes.kind)
     join(first, nodes.future, nodes.future_starts, nodes.kind)
@@ -162,7 +182,15 @@ def _change_future(
 
 @inner_kernel
 def _change_run(
-    slot: int, run: int, count: int, units: int, sign: int, head: int, columns: Columns, nodes: Nodes
+    slot: int,
+    run: int,
+    count: int,
+    units: int,
+    devices: int,
+    sign: int,
+    head: int,
+    columns: Columns,
+    nodes: Nodes,
 ) -> None:
     power = powered_by(slot, units, columns, nodes) * nodes.power[run]
     nodes.settings[at.POWER_LATER] += sign * power * count
@@ -172,6 +200,7 @@ def _change_run(
         amount = nodes.full[run, r] if columns.rules[col.EXCLUSIVE] else units * nodes.request[slot, r]
         nodes.future[run, r] += sign * amount
         nodes.future_total[r] += sign * amount * count
+    change_devices(slot, run, devices, sign, nodes.future, nodes)
     nodes.settings[at.HAVE] += units_on(head, run, most, nodes.future, columns, nodes) * count
 
 
@@ -179,7 +208,8 @@ def _change_run(
 def add_foreseen(slot: int, row: int, head: int, columns: Columns, nodes: Nodes) -> None:
     """Add to the future the nodes of an occupancy row."""
     units, node = units_in_row(slot, row, columns, nodes), columns.rows[NODE, row]
-    _change_future(slot, node, node + columns.rows[COUNT, row], units, 1, head, columns, nodes)
+    end, devices = node + columns.rows[COUNT, row], devices_of(row, columns.rows)
+    _change_future(slot, node, end, units, devices, 1, head, columns, nodes)
 
 
 @inner_kernel
@@ -193,7 +223,7 @@ def add_ended(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
     if nodes.settings[at.RETURNED] > 0:
         for node in range(len(nodes.owner)):
             if nodes.owner[node] == slot + 1:
-                _change_future(slot, node, node + 1, 1, 1, head, columns, nodes)
+                _change_future(slot, node, node + 1, 1, 0, 1, head, columns, nodes)
 
 
 @inner_kernel
@@ -294,7 +324,8 @@ def _change_by_placed(slot: int, sign: int, head: int, columns: Columns, nodes: 
     node_allocation.change(slot, node_allocation.LATER, sign, nodes.shares, nodes.shared)
     node = first_placed(nodes)
     while node < len(nodes.placed):
-        _change_future(slot, node, nodes.placed_end[node], nodes.placed[node], sign, head, columns, nodes)
+        end, units, devices = nodes.placed_end[node], nodes.placed[node], nodes.placed_devices[node]
+        _change_future(slot, node, end, units, devices, sign, head, columns, nodes)
         node = next_placed(node, nodes)
 
 

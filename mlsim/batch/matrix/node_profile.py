@@ -6,10 +6,10 @@ from mlsim._jit import inner_kernel
 from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators.node_arrays import Nodes, first_placed, next_placed
 from mlsim.batch.allocators.node_choice import place
-from mlsim.batch.allocators.node_fit import room_for, spread, units_on
+from mlsim.batch.allocators.node_fit import change_devices, has_devices, room_for, spread, units_on
 from mlsim.batch.columns import running_jobs
 from mlsim.batch.columns.job_columns import EXCLUSIVE, FIRST_ROW, PENDING, ROWS, UNITS, Columns, copy_columns
-from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, run_of
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, devices_of, run_of
 from mlsim.batch.matrix import node_allocation
 from mlsim.batch.matrix.node_allocation import units_in_row
 from mlsim.batch.matrix.node_future import expect_back
@@ -56,10 +56,13 @@ def _counted(segment: int, node: int, columns: Columns, nodes: Nodes) -> int:
 
 
 @inner_kernel
-def _add(slot: int, node: int, units: int, sign: int, segment: int, columns: Columns, nodes: Nodes) -> None:
+def _add(
+    slot: int, node: int, units: int, devices: int, sign: int, segment: int, columns: Columns, nodes: Nodes
+) -> None:
     if nodes.back[node] == np.inf and sign > 0:
         return  # it is out of use for an unknown time
-    for r in range(nodes.profile.shape[2]):
+    change_devices(slot, node, devices, sign, nodes.profile[segment], nodes)
+    for r in range(nodes.request.shape[1]):
         amount = nodes.full[node, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
         nodes.profile[segment, node, r] += sign * amount
     columns.profile_free[segment] += sign * _counted_for(slot, units, columns, nodes)
@@ -85,12 +88,13 @@ def _expect_on_nodes(slot: int, segment: int, columns: Columns, nodes: Nodes) ->
     for row in range(first, first + columns.ints[ROWS, slot]):
         if np.isnan(columns.times[FINISH, row]):
             units, node = units_in_row(slot, row, columns, nodes), columns.rows[NODE, row]
+            devices = devices_of(row, columns.rows)
             for held in range(node, node + columns.rows[COUNT, row]):
-                _add(slot, held, units, 1, segment, columns, nodes)
+                _add(slot, held, units, devices, 1, segment, columns, nodes)
     if nodes.settings[at.RETURNED] > 0:
         for node in range(len(nodes.owner)):
             if nodes.owner[node] == slot + 1:
-                _add(slot, node, 1, 1, segment, columns, nodes)
+                _add(slot, node, 1, 0, 1, segment, columns, nodes)
 
 
 @inner_kernel
@@ -179,10 +183,10 @@ def change_segments(slot: int, first: int, last: int, sign: int, columns: Column
         return
     stretch = first_placed(nodes)
     while stretch < len(nodes.placed):
-        segment = first
+        segment, units, devices = first, nodes.placed[stretch], nodes.placed_devices[stretch]
         while segment != last:
             for node in range(stretch, nodes.placed_end[stretch]):
-                _add(slot, node, nodes.placed[stretch], sign, segment, columns, nodes)
+                _add(slot, node, units, devices, sign, segment, columns, nodes)
             segment = columns.profile_next[segment]
         stretch = next_placed(stretch, nodes)
 
@@ -281,6 +285,8 @@ def is_free_now(slot: int, columns: Columns, nodes: Nodes) -> bool:
             asked_there = nodes.placed[first]
             row = run_of(node, nodes.starts)
             if units_on(slot, row, asked_there, nodes.free, columns, nodes) < asked_there:
+                return False
+            if not has_devices(slot, row, nodes.placed_devices[first], nodes.free, nodes):
                 return False
             units += asked_there
         first = next_placed(first, nodes)

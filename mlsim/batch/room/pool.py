@@ -127,7 +127,7 @@ def _first_fit(
             count = min(end - node, units // take)
         units -= count if exclusive else take * count
         taken += take * count
-        row = write_rows(row, first, merge, number, node, count, take, now, columns.rows, columns.times)
+        row = write_rows(row, first, merge, number, node, count, take, 0, now, columns.rows, columns.times)
         if starts.shape[1] > 0:
             add_free(node, count, -take, pool)
         else:
@@ -168,7 +168,7 @@ def _hold_named(slot: int, now: float, columns: Columns, pool: Pool) -> bool:
         units = _named_units(left, n - k, node, columns, pool)
         if units > 0:
             cores = pool.cores[node] if exclusive else units
-            row = write_rows(row, first, merge, number, node, 1, cores, now, columns.rows, columns.times)
+            row = write_rows(row, first, merge, number, node, 1, cores, 0, now, columns.rows, columns.times)
             add_free(node, 1, -cores, pool)
             left -= units
             taken += cores

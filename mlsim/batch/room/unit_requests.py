@@ -12,7 +12,7 @@ from mlsim._runtime.arrays import Ints, Mask
 from mlsim.platform import Machine
 from mlsim.platform.machine import PowerColumns
 from mlsim.platform.node_lists import RecordedNodes
-from mlsim.scenario.resources_section import CORES, MEMORY, RequestConfig, megabytes
+from mlsim.scenario.resources_section import CORES, DEVICE_PARTS, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.words import Mapping
 from mlsim.workload.workload_jobs import MB, NODE_COUNT, JobBlock, NodeSets, ResourceRequests
 
@@ -35,7 +35,9 @@ class Requests:
     cores_per_node: int  # of every node (``packed`` only)
     cores_per_unit: int = 1  # (``core`` only)
     resources: tuple[str, ...] = ("cores",)  # names of the resources of nodes; ``cores`` first
-    defaults: Ints = field(default_factory=_no_amounts)  # request of a unit for each resource beside cores
+    # Request of a unit for each resource beside cores; of devices in parts.
+    defaults: Ints = field(default_factory=_no_amounts)
+    devices: tuple[str, ...] = ()  # the resources of nodes that are devices
     per_job: bool = False  # whether the log has requests of its jobs
     largest_node: int = 1  # cores of the largest node
     shared: tuple[str, ...] = ()  # names of the amounts of the whole machine (``platform.shared``)
@@ -58,7 +60,10 @@ class Requests:
         if mapping is Mapping.CORE:
             capacity = int((machine.cores // config.cores).sum())
         amounts = dict(config.resources) | {MEMORY: megabytes(config.default_memory)}
-        defaults = [amounts.get(name, 0) for name in machine.resources[1:]]
+        defaults = [
+            round(amounts.get(name, 0) * parts)
+            for name, parts in zip(machine.resources[1:], machine.parts[1:].tolist(), strict=True)
+        ]
         return cls(
             mapping,
             capacity,
@@ -66,6 +71,7 @@ class Requests:
             config.cores,
             machine.resources,
             np.array(defaults, np.int64),
+            machine.devices,
             per_job,
             int(machine.cores.max()),
             machine.shared.names,
@@ -120,7 +126,22 @@ class Requests:
                     units = np.gcd(units, np.maximum(totals, 0))
         # A job with more cores than so many nodes have is not bound to them: the count is a minimum.
         bound = (nodes > 0) & (jobs.processors * self.cores_per_unit <= nodes * self.largest_node)
-        return np.where(bound & (units % np.maximum(nodes, 1) == 0), nodes, units)
+        units = np.where(bound & (units % np.maximum(nodes, 1) == 0), nodes, units)
+        return np.where(self._asks_for_share(jobs) & (nodes <= 1), 1, units)
+
+    def _asks_for_share(self, jobs: JobBlock) -> Mask:
+        """Return which jobs ask for a share of a device, so that they are one unit."""
+        found = np.zeros(len(jobs), np.bool_)
+        for place in np.flatnonzero(self._default_shares).tolist():
+            found |= jobs.asked is None or jobs.asked.totals_of(self.resources[place + 1]) < 0
+        return found if jobs.asked is None else found | jobs.asked.has_share
+
+    @property
+    def _default_shares(self) -> Mask:
+        """Whether each default is a share of a device."""
+        return np.array([name in self.devices for name in self.resources[1:]], np.bool_) & (
+            self.defaults % DEVICE_PARTS > 0
+        )
 
     def per_unit(self, jobs: JobBlock, units: Ints) -> Ints:
         """Return the request of one unit of each job, shape (jobs, resources); cores: those that it uses."""
@@ -130,7 +151,7 @@ class Requests:
         request[:, 1:] = self.defaults
         if self.mapping is Mapping.CORE:  # a unit may be several processors; defaults are those of one
             request[~own, 0] *= self.cores_per_unit
-            request[~own, 1:] *= each[~own, None]
+            request[~own, 1:] *= np.where(self._default_shares, 1, each[~own, None])
         elif self.mapping is Mapping.NODE:
             request[~own, 0] = 1
         if jobs.asked is not None:
@@ -140,6 +161,8 @@ class Requests:
                     parts = (
                         _memory_of_each(jobs.asked, totals, units) if name == MEMORY else -(-totals // units)
                     )
+                    if name in self.devices:
+                        parts = jobs.asked.in_parts(name, parts)
                     request[known, place] = parts[known]
         return request
 
@@ -246,6 +269,7 @@ class Misfits:
         else:
             self._has, self._count = np.unique(machine.capacity, axis=0, return_counts=True)
         self._nouns = tuple("MB of memory" if name == MEMORY else name for name in machine.resources)
+        self._parts = machine.parts
         self._named: set[str] = set()
 
     def find(self, units: Ints, request: Ints, shares: Ints, sets: NodeSets | None = None) -> dict[str, Mask]:
@@ -276,18 +300,23 @@ class Misfits:
 
     def _reason(self, units: int, request: Ints, shares: Ints) -> str:
         exclusive = self._requests.exclusive
-        largest, asked = self._has.max(axis=0), request > 0
+        largest, asked, shown = self._has.max(axis=0), request > 0, self._shown
+        for r in np.flatnonzero(request % self._parts).tolist():
+            if request[r] > self._parts[r] or (units > 1 and not exclusive):
+                of = f" for each of {units:,} units" if units > 1 else ""
+                there = "a job of one unit may ask for a share of one device, others for whole ones"
+                return self.say(f"{shown(request[r], r)} ", self._nouns[r], of, there)
         for r in np.flatnonzero(request > largest).tolist():
-            return self.say(
-                f"{request[r]:,} ", self._nouns[r], " on one node", f"the largest has {largest[r]:,}"
-            )
-        each = ", ".join(f"{request[r]:,} {self._nouns[r]}" for r in np.flatnonzero(asked).tolist())
+            there = f"the largest has {shown(largest[r], r)}"
+            return self.say(f"{shown(request[r], r)} ", self._nouns[r], " on one node", there)
+        each = ", ".join(f"{shown(request[r], r)} {self._nouns[r]}" for r in np.flatnonzero(asked).tolist())
         fit = (self._has[:, asked] // request[asked]).min(axis=1, initial=1 if exclusive else units)
         if not fit.any():
             return self.say(f"{each}: ", "all of them", " on one node", "no node has them together")
         total = self._count @ self._has
         for r in np.flatnonzero(units * request > total).tolist() if not exclusive else ():
-            return self.say(f"{units * request[r]:,} ", self._nouns[r], "", f"the machine has {total[r]:,}")
+            there = f"the machine has {shown(total[r], r)}"
+            return self.say(f"{shown(units * request[r], r)} ", self._nouns[r], "", there)
         if (held := int(fit @ self._count)) < units:
             of_each = f" of {each} each" if request[1:].any() or not exclusive else ""
             there = f"the machine has {held:,}"
@@ -306,6 +335,9 @@ class Misfits:
             there = f"the power cap leaves {self._cap.largest:,}"
             return self.say(f"{powered:,} ", "nodes" if exclusive else CORES, "", there)
         return ""
+
+    def _shown(self, amount: int, r: int) -> str:
+        return f"{amount / self._parts[r]:,.10g}" if self._parts[r] > 1 else f"{amount:,}"
 
     def _reason_in(self, may_use: Mask, units: int, request: Ints) -> str:
         """Return why the nodes that a job may use cannot hold it, or an empty text."""

@@ -113,6 +113,12 @@ class BatchColumns:
         self.counts[at.FRONT] = self.counts[at.HEAD] = self.counts[at.UNSORTED] = 0
         self._blocks["block_known"][:] = UNKNOWN
 
+    def number_devices(self, numbered: bool) -> None:
+        """Note which devices jobs hold, where nodes have any; before the first job."""
+        if numbered:
+            self.occupancy = OccupancyLog(with_devices=True)
+            self.grow()
+
     def change_room(self) -> None:
         """Make a new version of the room, by which what is kept between passes is out of date."""
         self.counts[at.ROOM] += 1

@@ -14,6 +14,7 @@ from mlsim.batch.room.pool import AnnouncedDrain
 from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.scenario import BatchConfig
+from mlsim.scenario.resources_section import DEVICE_PARTS
 from mlsim.scenario.words import Allocator
 
 _MOST_NODES_IN_PAIRS = 4096
@@ -23,6 +24,21 @@ def kinds_by(*columns: NDArray[Any]) -> Ints:
     """Return the kind of each node: neighbours with equal values in all columns have the same."""
     table = np.column_stack(columns)
     return np.cumsum([False, *(table[1:] != table[:-1]).any(axis=1)], dtype=np.int64)
+
+
+def _resource_of_devices(machine: Machine) -> Ints:
+    """Return the resource of each device of a node."""
+    most = machine.capacity.max(axis=0) // machine.parts
+    return np.concatenate(
+        [np.repeat(r, most[r] * (name in machine.devices)) for r, name in enumerate(machine.resources)]
+    )
+
+
+def parts_of_devices(machine: Machine, exclusive: bool) -> Ints:
+    """Return the parts of each device on each node; no devices where nodes are allocated whole."""
+    of = _resource_of_devices(machine)[: 0 if exclusive else None]
+    place = np.array([np.sum(of[:k] == r) for k, r in enumerate(of)], np.int64)
+    return (machine.capacity[:, of] > place * DEVICE_PARTS) * np.int64(DEVICE_PARTS)
 
 
 def demand_arrays(machine: Machine, config: BatchConfig) -> dict[str, Any]:
@@ -49,9 +65,10 @@ def demand_arrays(machine: Machine, config: BatchConfig) -> dict[str, Any]:
     }
 
 
-def scratch(machine: Machine, allocator: str, kinds: Ints, n_sorts: int) -> dict[str, Any]:
+def scratch(machine: Machine, allocator: str, kinds: Ints, n_sorts: int, devices: Ints) -> dict[str, Any]:
     """Make the arrays that do not grow, and those that no pass changes."""
     n_nodes, n_resources = machine.capacity.shape
+    full = np.hstack([machine.capacity, devices])
     having = (machine.capacity > 0).sum(axis=0)
     near, links = _distances(machine, n_nodes if allocator == Allocator.TOPOLOGY_AWARE else 0)
     starts = runs_of(kinds)
@@ -62,27 +79,29 @@ def scratch(machine: Machine, allocator: str, kinds: Ints, n_sorts: int) -> dict
         "no_starts": starts[:, :0].copy(),
         "future_starts": starts.copy(),
         "placed_starts": np.zeros_like(starts),
-        "capacity": machine.capacity.copy(),
+        "capacity": full.copy(),
+        "device_of": _resource_of_devices(machine)[: devices.shape[1]],
         "placed": np.zeros(n_nodes, np.int64),
         "placed_end": np.zeros(n_nodes, np.int64),
+        "placed_devices": np.zeros(n_nodes, np.int64),
         "room": np.zeros(n_nodes, np.int64),
         "run_end": np.zeros(n_nodes, np.int64),
         "heap_nodes": np.zeros(n_nodes, np.int64),
         "heap_keys": np.zeros((2, n_nodes)),
-        "future": np.zeros((n_nodes, n_resources), np.int64),
+        "future": np.zeros_like(full),
         "future_total": np.zeros(n_resources, np.int64),
         "refused": np.zeros((MOST_REFUSED, n_resources + n_sorts + 3), np.int64),
         "owner": np.zeros(n_nodes, np.int64),
-        "window": np.zeros((n_nodes, n_resources), np.int64),
+        "window": np.zeros_like(full),
         "near": near,
         "links": links,
         "power": np.zeros(n_nodes, np.int64),
         "used": np.zeros(n_nodes, np.int64),
-        "aside": np.zeros(kept_words(n_nodes), np.int64),
-        "full": machine.capacity.copy(),
+        "aside": np.zeros(kept_words(n_nodes, devices.shape[1] > 0), np.int64),
+        "full": full,
         "back": np.full(n_nodes, -np.inf),
         "shut": np.zeros(n_nodes, np.int64),
-        "masked": np.zeros((n_nodes, n_resources), np.int64),
+        "masked": np.zeros_like(full),
         "wakes": np.zeros(n_nodes, np.int64),
         "scarcity": n_nodes / np.maximum(having, 1) - 1.0,
     }

@@ -12,7 +12,7 @@ from mlsim.batch.allocators.node_arrays import Nodes, free_of_each, kept_words, 
 from mlsim.batch.allocators.node_choice import answer_address
 from mlsim.batch.columns import job_columns as col
 from mlsim.batch.columns.job_columns import IntColumn, columns_at, pack_pointers
-from mlsim.batch.columns.occupancy import run_of, runs_of
+from mlsim.batch.columns.occupancy import COUNT, DEVICES, NODE, run_of, runs_of
 from mlsim.batch.dispatch.dispatcher_answers import drained_from
 from mlsim.batch.matrix import node_future
 from mlsim.batch.matrix.node_allocation import N_SHARED_ROWS, NOW
@@ -22,7 +22,7 @@ from mlsim.batch.room.room import NodesAddress
 from mlsim.batch.room.unit_requests import Misfits, PowerCap, Requests
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.batch_state import MachineRoom
-from mlsim.batch.state.node_setup import demand_arrays, drain_arrays, kinds_by, scratch
+from mlsim.batch.state.node_setup import demand_arrays, drain_arrays, kinds_by, parts_of_devices, scratch
 from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.scenario import BatchConfig
@@ -83,20 +83,21 @@ class NodesRoom(MachineRoom):
         announced: bool = False,
     ) -> None:
         n_nodes, n_resources = machine.capacity.shape
+        devices = parts_of_devices(machine, requests.exclusive)
         self._jobs, self._requests, self._cap = jobs, requests, cap
         self._misfits = Misfits(machine, requests, config.contiguity is Contiguity.STRICT)
         self._cores = machine.cores
-        self._capacity, self._available = machine.capacity.copy(), machine.capacity.copy()
-        self._total = self._available.sum(axis=0)
+        self._capacity = np.hstack([machine.capacity, devices])
+        self._available, self._total = self._capacity.copy(), machine.capacity.sum(axis=0)
         self._settings = np.zeros(at.N_SETTINGS, np.int64)
         self._request = np.zeros((0, n_resources), np.int64)
-        self._plan = np.zeros((0, kept_words(n_nodes)), np.int64)
+        self._plan = np.zeros((0, kept_words(n_nodes, devices.shape[1] > 0)), np.int64)
         n_shared = len(machine.shared.names)
         self._shares = np.zeros((0, n_shared), np.int64)
         self._shared = np.zeros((N_SHARED_ROWS, n_shared), np.int64)
         self._shared[NOW] = machine.shared.capacity
         self._shared_profile = np.zeros((0, n_shared), np.int64)
-        self._profile = np.zeros((0, n_nodes, n_resources), np.int64)
+        self._profile = np.zeros((0, *self._capacity.shape), np.int64)
         distinct = [machine.capacity] if cap is None else [machine.capacity, cap.of_each, cap.of_waking]
         demand = demand_arrays(machine, config)
         most_kept = (config.reserve * demand["sort_size"]).astype(np.int64)
@@ -105,17 +106,16 @@ class NodesRoom(MachineRoom):
             is_kept = demand["place_in_sort"] <= most_kept[demand["sort"]]
             distinct.append(np.where(is_kept, np.arange(n_nodes), -1))
         self._static = kinds_by(*distinct)
-        self._node_sets = np.zeros((0, n_nodes), np.int64)
-        self._set_numbers = {np.ones(n_nodes, np.bool_).tobytes(): 0}
+        self._node_sets, self._set_numbers = np.zeros((0, n_nodes), np.int64), {b"\1" * n_nodes: 0}
         self._kept = np.zeros((0, len(most_kept)), np.int64)
         self._kinds: dict[tuple[int, ...], int] = {}  # of nodes that announced drains are for
         self._drains_of: dict[int, tuple[int, ...]] = {}
-        self._scratch = scratch(machine, config.allocator, self._static, len(most_kept)) | demand
+        self._scratch = scratch(machine, config.allocator, self._static, len(most_kept), devices) | demand
+        jobs.number_devices(devices.shape[1] > 0)
         self._drains: tuple[AnnouncedDrain, ...] = ()
         self._drain_arrays = drain_arrays(())
-        self._down = np.zeros(n_nodes, np.int64)
-        # For how many announced drains a node is out of use, and when they will be over.
-        self._drained = np.zeros(n_nodes, np.int64)
+        # Reasons for which a node is out of use, announced drains among them, and when these will be over.
+        self._down, self._drained = np.zeros((2, n_nodes), np.int64)
         self._drained_until = np.zeros(n_nodes)
         self._keeps_plans = config.backfill is Backfill.CONSERVATIVE
         # Dispatchers that name nodes can choose those that add least; else the allocator chooses.
@@ -212,7 +212,8 @@ class NodesRoom(MachineRoom):
         units, request = int(self._jobs.table.ints[col.UNITS, slot]), self._request[slot]
         asked, exclusive = request > 0, self._requests.exclusive
         most = 1 if exclusive else units
-        fit = (self._capacity[:, asked] // request[asked]).min(axis=1, initial=most)
+        has = self._capacity[:, : len(request)]
+        fit = (has[:, asked] // request[asked]).min(axis=1, initial=most)
         if len(self._node_sets):
             fit *= self._node_sets[self._jobs.table.ints[col.NODE_SET, slot]]
         order = np.argsort(self.arrays.power, kind="stable")
@@ -289,7 +290,7 @@ class NodesRoom(MachineRoom):
                 self._jobs.table.ints[col.HELD, slot] -= units
             free = self._free_of(node)
             self._jobs.counts[col.FREE] -= self._free_units(node, free)
-            self._total -= free
+            self._total -= free[: len(self._total)]
             self.arrays.capacity[node] = 0
             self._down[node] = 1
             self._renew(node, np.zeros_like(free))
@@ -302,17 +303,32 @@ class NodesRoom(MachineRoom):
         """Return a node to service, unless there is another reason for its outage."""
         self._down[node] -= 1
         if self._down[node] == 0:
-            held = np.zeros_like(self._capacity[node])
+            held, n = np.zeros_like(self._capacity[node]), len(self._total)
             for slot, units in holders.items():
                 self._jobs.table.ints[col.HELD, slot] += units
-                held += self._capacity[node] if self._requests.exclusive else units * self._request[slot]
+                held[:n] += (
+                    self._capacity[node, :n] if self._requests.exclusive else units * self._request[slot]
+                )
+                held[n:] += self._devices_held(slot, node)
             self.arrays.capacity[node] = self._capacity[node]
             free = self._capacity[node] - held
             self._renew(node, free)
-            self._total += free
+            self._total += free[:n]
             self._jobs.counts[col.FREE] += self._free_units(node, free)
             self._jobs.counts[col.EARLY] = 1
         self._expect_back(node)
+
+    def _devices_held(self, slot: int, node: int) -> Ints:
+        """Return what a running job holds of each device of a node, in parts."""
+        device_of, log = self.arrays.device_of, self._jobs.occupancy
+        held = np.zeros(len(device_of), np.int64)
+        first, rows = self._jobs.table.ints[[col.FIRST_ROW, col.ROWS], slot]
+        for row in range(first, first + rows if len(device_of) else first):
+            begin = log.ints[NODE, row]
+            if self._jobs.is_held(row) and begin <= node < begin + log.ints[COUNT, row]:
+                taken = (log.ints[DEVICES, row] >> np.arange(len(device_of))) & 1
+                held += taken * np.minimum(self._request[slot, device_of], at.PARTS)
+        return held
 
     def plan_around(self, drains: Sequence[AnnouncedDrain]) -> None:
         """Plan around these announced drains from now on; nodes out of service for them will return."""

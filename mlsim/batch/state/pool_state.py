@@ -251,11 +251,17 @@ def state_on_nodes(
     from mlsim.batch.state.node_passes import NodePasses
     from mlsim.batch.state.node_state import NodesRoom
 
-    if requests.node_sets and isinstance(config.dispatcher, Dispatcher) and config.dispatcher.solves:
-        raise InputError(
-            f"batch.dispatcher: {config.dispatcher} plans with all nodes, and some jobs may use only some of "
-            "them; allowed: queue, prb, or a dispatcher of your own"
-        )
+    if isinstance(config.dispatcher, Dispatcher) and config.dispatcher.solves:
+        plans = f"batch.dispatcher: {config.dispatcher} plans with"
+        allowed = "allowed: queue, prb, or a dispatcher of your own"
+        if requests.node_sets:
+            raise InputError(f"{plans} all nodes, and some jobs may use only some of them; {allowed}")
+        if requests.devices and not requests.exclusive:
+            names = ", ".join(requests.devices)
+            raise InputError(
+                f"{plans} amounts of nodes, and {names} of this platform is of devices; {allowed}; or write "
+                "the number alone in platform.nodes.resources, and whole numbers in requests"
+            )
     state = BatchState(config, requests, machine.n_nodes, not nodes_one_by_one, machine.n_cores + 1)
     config = expanded(config)
     state.room = room = NodesRoom(state, machine, config, requests, seed, cap, announced)
